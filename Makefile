@@ -1,0 +1,47 @@
+# make            what there is to make
+# make dumbbell   set everything up and run the main job
+# make test       set everything up and pass the tests
+
+PYTHON := .venv/bin/python
+CODE := topologies lab controller analysis experiments tests benchmarks
+
+.PHONY: help setup dumbbell test lint unit system bench clean
+help:
+	@sed -n 's/^# make/make/p' Makefile
+
+setup:
+	@lab/setup.sh
+
+dumbbell: setup
+	$(PYTHON) -m experiments.dumbbell $(ARGS)
+
+# make lint       style and types
+lint: setup
+	$(PYTHON) -m ruff check $(CODE)
+	$(PYTHON) -m ruff format --check $(CODE)
+	$(PYTHON) -m mypy $(CODE)
+
+# make unit       the fast tests
+unit: setup
+	$(PYTHON) -m pytest -n 2 -m "not system" --doctest-modules topologies lab analysis controller tests
+
+# make system     the tests that run the real thing in the lab kernel
+system: setup
+	$(PYTHON) -m pytest -m system tests
+
+test: lint
+	$(PYTHON) -m pytest --doctest-modules topologies lab analysis controller tests
+
+# make bench      speed of the main job, its phases, and ns-3 on the same dumbbell
+bench: setup
+	$(PYTHON) -m benchmarks.dumbbell
+
+# make clean      remove what this checkout made; the cache stays (lab/setup.sh --where)
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis kernel/ndm/build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# make requirements   pin the newest allowed versions of what pyproject.toml asks for
+requirements: setup
+	.venv/bin/uv pip compile --quiet --upgrade pyproject.toml --group dev -o requirements.txt \
+	  --python $(PYTHON) --custom-compile-command "make requirements"
