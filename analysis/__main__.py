@@ -1,0 +1,131 @@
+"""`python -m analysis`: summary, plot, digest and compare recorded runs."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from analysis.repeats import compare, same_scenario, summarise_repeats
+from analysis.summary import summarise
+from analysis.tables import comparison_table, repeats_table, summary_table
+from lab.record import INFO_FILE, Run
+from topologies.errors import FairbedError
+
+app = typer.Typer(
+    name="analysis", help="Metrics and figures of recorded runs.", no_args_is_help=True, add_completion=False
+)
+
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories, or directories of runs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
+@app.command("summary")
+def summary_command(runs: Runs, as_json: Json = False) -> None:
+    """Print the tables of each run, and mean and interval over repeats."""
+    opened = _open_all(runs)
+    summaries = [summarise(run) for run in opened]
+    repeats = [summarise_repeats(group) for group in _groups(opened) if len(group) > 1]
+    if as_json:
+        content = {
+            "runs": [each.as_dict() for each in summaries],
+            "repeats": [each.as_dict() for each in repeats],
+        }
+        print(json.dumps(content, indent=2, allow_nan=False))
+        return
+    for table in [*map(summary_table, summaries), *map(repeats_table, repeats)]:
+        _console().print(table, end="\n\n")
+
+
+@app.command("plot")
+def plot_command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Where to; RUN/figures when not given."),
+    ] = None,
+) -> None:
+    """Draw a run's figures as PNG and SVG, and print their paths."""
+    from analysis.figures import save_all  # matplotlib takes half a second to import
+
+    opened = Run.open(run)
+    for path in save_all(opened, output or opened.path / "figures"):
+        print(path)
+
+
+@app.command("digest")
+def digest_command(runs: Runs) -> None:
+    """Print one hash per run over its data: the same for the same data, whatever the machine."""
+    for run in _open_all(runs):
+        print(f"{run.digest()}  {run.path}")
+
+
+@app.command("compare")
+def compare_command(
+    a: Annotated[Path, typer.Argument(metavar="A", help="A run, or a directory of repeats.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
+    as_json: Json = False,
+) -> None:
+    """Print how B differs from A: differences with their interval, effect size and p-value."""
+    comparison = compare(_open_all([a]), _open_all([b]))
+    if as_json:
+        print(json.dumps(comparison.as_dict(), indent=2, allow_nan=False))
+        return
+    _console().print(comparison_table(comparison))
+
+
+def _open_all(paths: Sequence[Path]) -> list[Run]:
+    """Return the runs at the paths; a directory that holds runs stands for them, in order of their names."""
+    return [Run.open(run) for path in paths for run in _run_directories(path)]
+
+
+def _run_directories(path: Path) -> list[Path]:
+    if (path / INFO_FILE).exists() or not path.is_dir():
+        return [path]
+    return sorted(info.parent for info in path.glob(f"*/{INFO_FILE}")) or [path]
+
+
+def _groups(runs: Sequence[Run]) -> list[list[Run]]:
+    """Return the runs in groups of repeats, in the order given."""
+    groups: list[list[Run]] = []
+    for run in runs:
+        group = next((group for group in groups if same_scenario(group[0], run)), None)
+        groups.append([run]) if group is None else group.append(run)
+    return groups
+
+
+def _console() -> Console:
+    """Return a console that is wide enough for the tables when there is no terminal."""
+    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status; what goes wrong is one line on stderr."""
+    try:
+        return app(args=arguments, prog_name="python -m analysis", standalone_mode=False) or 0
+    except FairbedError as error:
+        return _fail(str(error), error.exit_status)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", 130)
+    except BrokenPipeError:
+        # The reader has left; nothing more may reach the pipe, or the interpreter complains at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # typer's own complaints about the command line have it
+            raise
+        return _fail(error.format_message(), 2)
+
+
+def _fail(message: str, status: int) -> int:
+    if message:  # typer has printed the help when it has nothing to say
+        print(f"fairbed: {' '.join(message.split())}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""Tables for the terminal: units in the headers, and under each table why a value is missing."""
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from analysis.repeats import Comparison, RepeatSummary
+from analysis.statistics import Interval
+from analysis.summary import FlowSummary, QueueSummary, Summary
+
+__all__ = ["comparison_table", "repeats_table", "summary_table"]
+
+MISSING = "–"  # noqa: RUF001 - a dash, not a minus
+VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "bold red"}
+
+# field: (label, unit, factor, decimals)
+Column = tuple[str, str, float, int]
+FLOW_COLUMNS: dict[str, Column] = {
+    "goodput_mbit": ("goodput", "Mbit/s", 1, 2),
+    "share": ("share", "%", 100, 1),
+    "retransmission_rate": ("retrans.", "% segments", 100, 3),
+    "retransmission_rate_bytes": ("retrans.", "% bytes", 100, 3),
+    "rtt_inflation_p50_ms": ("RTT infl. p50", "ms", 1, 1),
+    "rtt_inflation_p95_ms": ("RTT infl. p95", "ms", 1, 1),
+}
+QUEUE_COLUMNS: dict[str, Column] = {
+    "utilisation": ("utilis.", "%", 100, 1),
+    "delay_p50_ms": ("delay p50", "ms", 1, 1),
+    "delay_p95_ms": ("delay p95", "ms", 1, 1),
+    "delay_p99_ms": ("delay p99", "ms", 1, 1),
+    "delay_max_ms": ("delay max", "ms", 1, 1),
+    "drops": ("drops", "packets", 1, 0),
+    "drops_warmup": ("warm-up drops", "packets", 1, 0),
+}
+OVERALL_ROWS: dict[str, Column] = {
+    "goodput_mbit": ("goodput, sum", "Mbit/s", 1, 2),
+    "jain": ("Jain's index, lifetime", "", 1, 3),
+    "jain_windowed_mean": ("Jain's index, windowed, mean", "", 1, 3),
+    "jain_windowed_min": ("Jain's index, windowed, smallest", "", 1, 3),
+    "jain_normalised": ("Jain's index, of goodput ÷ fair share", "", 1, 3),
+    "epsilon_fairness": ("smallest ÷ largest goodput", "", 1, 3),
+    "convergence_time_s": ("converged after", "s", 1, 1),
+}
+MEASURES: dict[str, Column] = {
+    **OVERALL_ROWS,
+    **FLOW_COLUMNS,
+    "utilisation": ("utilisation", "%", 100, 1),
+    "drops": ("drops", "packets", 1, 0),
+    "queueing_delay_p50_ms": ("queueing delay p50", "ms", 1, 1),
+    "queueing_delay_p95_ms": ("queueing delay p95", "ms", 1, 1),
+    "queueing_delay_p99_ms": ("queueing delay p99", "ms", 1, 1),
+}
+SHOWN = {**QUEUE_COLUMNS, **MEASURES}
+
+
+def summary_table(summary: Summary) -> RenderableType:
+    """Return a run's tables: flows, the run as a whole, bottleneck queues, missing values, notes."""
+    return Group(
+        _heading(summary),
+        *([_flow_table(summary.flows)] if summary.flows else []),
+        *([_queue_table(summary.queues)] if summary.queues else []),
+        _overall_table(summary),
+        *_missing(summary.reasons),
+        *_notes(summary.notes),
+    )
+
+
+def repeats_table(repeats: RepeatSummary) -> RenderableType:
+    """Return the table of repeats: mean and interval of each measure, overall and per congestion control."""
+    table = _table("of", "measure", "unit", "mean", "95 % interval", "runs")
+    for group, measures in repeats.estimates.items():
+        table.add_section()
+        for name, interval in measures.items():
+            label, unit, *_ = MEASURES[name]
+            table.add_row(group, label, unit, *_interval_cells(interval, name))
+    return Group(_repeats_heading("", repeats), table, *_missing(repeats.reasons), *_notes(repeats.notes))
+
+
+def comparison_table(comparison: Comparison) -> RenderableType:
+    """Return the table of two scenarios: both means, the difference with its interval, size and p-value."""
+    table = _table("of", "measure", "unit", "A", "B", "B - A", "95 % interval", "Cliff's delta", "p")
+    for group, differences in comparison.differences.items():
+        table.add_section()
+        for name, found in differences.items():
+            label, unit, *_ = MEASURES[name]
+            means = [_number(side.mean, name) for side in (found.a, found.b)]
+            p_value = MISSING if found.p_value is None else f"{found.p_value:.3f}"
+            mean, interval, _runs = _interval_cells(found.difference, name)
+            table.add_row(group, label, unit, *means, mean, interval, f"{found.cliffs_delta:+.2f}", p_value)
+    headings = (_repeats_heading("A: ", comparison.a), _repeats_heading("B: ", comparison.b))
+    return Group(*headings, table, *_notes(comparison.notes))
+
+
+def _heading(summary: Summary) -> Text:
+    """Return the lines that say which run this is and what it is worth."""
+    text = Text(summary.run, style="bold")
+    text.append(f"\n{summary.name or 'no scenario'}, seed {_or_missing(summary.seed)}, ", style="not bold")
+    _append_verdict(text, summary.verdict, summary.verdict_reasons)
+    text.append(f"\n{summary.outcome}", style="not bold" if summary.outcome == "complete" else "bold red")
+    if summary.outcome_message:
+        text.append(f": {summary.outcome_message}", style="not bold")
+    text.append(
+        f"; measured from {summary.start_s:g} s to {summary.end_s:g} s, windows of {summary.window_s:g} s",
+        style="not bold",
+    )
+    return text
+
+
+def _repeats_heading(prefix: str, repeats: RepeatSummary) -> Text:
+    """Return the lines that say which runs these are, one per run."""
+    count = f"{len(repeats.runs)} {'run' if len(repeats.runs) == 1 else 'runs'}"
+    text = Text(f"{prefix}{repeats.name or 'no scenario'}, {count}", style="bold")
+    for run, seed, verdict in zip(repeats.runs, repeats.seeds, repeats.verdicts, strict=True):
+        text.append(f"\n  {run}, seed {_or_missing(seed)}, ", style="not bold")
+        _append_verdict(text, verdict, ())
+    return text
+
+
+def _append_verdict(text: Text, verdict: str, reasons: Sequence[str]) -> None:
+    text.append("verdict ", style="not bold")
+    text.append(verdict, style=VERDICT_STYLES.get(verdict, "yellow"))
+    if reasons:
+        text.append(f": {'; '.join(reasons)}", style="not bold")
+
+
+def _flow_table(flows: Sequence[FlowSummary]) -> Table:
+    table = _table("flow", *_headers(FLOW_COLUMNS))
+    for flow in flows:
+        table.add_row(flow.flow_id, *_cells(flow, FLOW_COLUMNS))
+    return table
+
+
+def _queue_table(queues: Sequence[QueueSummary]) -> Table:
+    table = _table("bottleneck", *_headers(QUEUE_COLUMNS))
+    for queue in queues:
+        table.add_row(queue.queue_id, *_cells(queue, QUEUE_COLUMNS))
+    return table
+
+
+def _overall_table(summary: Summary) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_header=False)
+    table.add_column("measure")
+    table.add_column("value", justify="right")
+    table.add_column("unit")
+    for field, (label, unit, _, _) in OVERALL_ROWS.items():
+        table.add_row(label, _number(getattr(summary, field), field), unit)
+    return table
+
+
+def _table(first: str, *headers: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(first, overflow="fold")
+    for header in headers:
+        text = header in ("measure", "unit")
+        table.add_column(header, justify="left" if text else "right", overflow="fold", vertical="bottom")
+    return table
+
+
+def _headers(columns: dict[str, Column]) -> list[str]:
+    """Return headers of two or three short lines, so that a table fits a terminal of 80 columns."""
+    return ["\n".join([*label.rsplit(" ", 1), unit]) for label, unit, _, _ in columns.values()]
+
+
+def _cells(row: object, columns: dict[str, Column]) -> list[str]:
+    return [_number(getattr(row, field), field, columns) for field in columns]
+
+
+def _number(value: float | None, field: str, columns: dict[str, Column] = MEASURES) -> str:
+    """Return a value in its column's unit and digits."""
+    _, _, factor, decimals = columns[field]
+    # Adding 0.0 turns what rounds to -0.0 into 0.0.
+    return MISSING if value is None else f"{round(value * factor, decimals) + 0.0:.{decimals}f}"
+
+
+def _interval_cells(interval: Interval | None, field: str) -> tuple[str, str, str]:
+    """Return mean, interval and number of runs of an estimate."""
+    if interval is None:
+        return MISSING, MISSING, "0"
+    bounds = MISSING
+    if interval.low is not None and interval.high is not None:
+        bounds = f"{_number(interval.low, field)} .. {_number(interval.high, field)}"
+    return _number(interval.mean, field), bounds, str(interval.n)
+
+
+def _or_missing(value: object) -> str:
+    return MISSING if value is None else str(value)
+
+
+def _missing(reasons: dict[str, str]) -> list[Text]:
+    """Return one line per reason, with the fields that it explains."""
+    fields: dict[str, list[str]] = {}
+    for field, reason in reasons.items():
+        if field.rpartition(".")[2] not in SHOWN:
+            continue
+        fields.setdefault(reason, []).append(_spoken(field))
+    return [
+        Text(f"{MISSING} {', '.join(dict.fromkeys(names))}: {reason}", style="dim")
+        for reason, names in fields.items()
+    ]
+
+
+def _spoken(field: str) -> str:
+    """Return the key of a reason as the tables call it."""
+    owner, _, name = field.rpartition(".")
+    owner = owner.removeprefix("flows.").removeprefix("queues.")
+    return f"{owner} {SHOWN[name][0]}".lstrip()
+
+
+def _notes(notes: Sequence[str]) -> list[Text]:
+    return [Text(f"Note: {note}", style="italic") for note in notes]
