@@ -1,0 +1,162 @@
+"""What every experiment does with its scenarios: run them, show the tables, draw the figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, get_args
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from lab.execute import Kernel, Where, choose, execute
+from lab.guest import Clock
+from lab.plan import make_plan
+from lab.record import Run
+from lab.scenario import Scenario
+from topologies.errors import FairbedError, UsageError
+
+RUNS = Path("runs")
+FIGURES = "figures"
+
+
+def chosen(option: str, value: str, choices: Sequence[str]) -> Any:
+    """Return an option's value if it is one of the choices, or raise a UsageError that lists them."""
+    if value not in choices:
+        raise UsageError(f"--{option} {value!r} must be one of {', '.join(choices)}")
+    return value
+
+
+@dataclass(frozen=True)
+class Session:
+    """The options that say where an experiment runs and where its results go."""
+
+    kernel: str
+    clock: str | None
+    framework: str
+    memory_mb: int
+    watchdog_s: float
+    out: Path | None
+    as_json: bool
+    strict: bool
+    explain: bool
+
+    def run(self, scenarios: Sequence[Scenario]) -> None:
+        """Run the scenarios and show what came out: a table on standard output, progress on standard error.
+
+        Raises
+        ------
+        FairbedError
+            When a run failed; what was recorded is kept, and the message says where.
+        """
+        plans = [
+            make_plan(scenario) for scenario in scenarios
+        ]  # every mistake is found before anything starts
+        if self.explain:
+            print(json.dumps(plans[0], indent=1))
+            return
+        runs = self._execute(scenarios)
+        figures = [path for run in runs for path in draw(run)]
+        self._show(runs, figures)
+        bad = [run for run in runs if run.verdict["status"] != "valid"]
+        if self.strict and bad:
+            raise FairbedError(f"--strict: {len(bad)} of {len(runs)} runs have a verdict other than valid")
+
+    def _where(self) -> Where:
+        return Where(
+            chosen("kernel", self.kernel, get_args(Kernel)),
+            None if self.clock is None else chosen("clock", self.clock, get_args(Clock)),
+            self.memory_mb,
+            chosen("framework", self.framework, ("ryu", "os-ken")),
+            self.watchdog_s,
+        )
+
+    def _execute(self, scenarios: Sequence[Scenario]) -> list[Run]:
+        """Run every scenario, several side by side where the clock is virtual; in order of the scenarios."""
+        where = self._where()
+        kernel, clock, _ = choose(where, {flow.cca for scenario in scenarios for flow in scenario.flows})
+        out = self.out or RUNS / f"{scenarios[0].name}-{datetime.now():%Y%m%d-%H%M%S}"
+        if len(scenarios) > 1 and out.exists() and any(out.iterdir() if out.is_dir() else [out]):
+            raise UsageError(f"{out} exists and is not empty: a run is never overwritten")
+        places = [out if len(scenarios) == 1 else out / f"seed{scenario.seed}" for scenario in scenarios]
+        side_by_side = len(os.sched_getaffinity(0)) if (kernel, clock) == ("lab", "virtual") else 1
+        jobs = list(zip(scenarios, places, strict=True))
+        random.Random(scenarios[0].seed).shuffle(jobs)  # noqa: S311 - order only
+        with _progress(len(jobs)) as follow:
+            if len(jobs) == 1:
+                return [execute(*jobs[0], where, follow(jobs[0][0]))]
+            with ThreadPoolExecutor(side_by_side) as pool:
+                done = list(pool.map(lambda job: execute(*job, where, follow(job[0])), jobs))
+        return sorted(done, key=lambda run: run.scenario["seed"])
+
+    def _show(self, runs: Sequence[Run], figures: Sequence[Path]) -> None:
+        from analysis import repeats_table, summarise, summarise_repeats, summary_table
+
+        summaries = [summarise(run) for run in runs]
+        repeats = summarise_repeats(runs) if len(runs) > 1 else None
+        if self.as_json:
+            content: dict[str, Any] = {"runs": [summary.as_dict() for summary in summaries]}
+            if repeats:
+                content["repeats"] = repeats.as_dict()
+            print(json.dumps(content, indent=2, allow_nan=False))
+            return
+        console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+        console.print(repeats_table(repeats) if repeats else summary_table(summaries[0]))
+        for run in runs:
+            console.print(f"run      {run.path}", soft_wrap=True)
+        for path in figures:
+            if path.suffix == ".png":
+                console.print(f"figure   {path} (and .svg)", soft_wrap=True)
+
+
+def draw(run: Run) -> list[Path]:
+    """Draw a run's figures into its directory and return their paths."""
+    from analysis.figures import save_all
+
+    return save_all(run, run.path / FIGURES)
+
+
+@contextmanager
+def _progress(count: int) -> Iterator[Callable[[Scenario], Callable[[Mapping[str, Any]], None]]]:
+    """Show each run's progress on standard error; gives the function that follows one scenario's run."""
+    console = Console(stderr=True)
+    bars = Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn(),
+        console=console, disable=not console.is_terminal,
+    )  # fmt: skip
+
+    def follow(scenario: Scenario) -> Callable[[Mapping[str, Any]], None]:
+        task = bars.add_task(f"seed {scenario.seed}", total=scenario.duration_s, state="starting")
+
+        def hear(message: Mapping[str, Any]) -> None:
+            _update(bars, task, console, scenario, message)
+
+        return hear
+
+    with bars:
+        yield follow
+
+
+def _update(
+    bars: Progress, task: TaskID, console: Console, scenario: Scenario, message: Mapping[str, Any]
+) -> None:
+    if "t_s" in message:
+        bars.update(
+            task, completed=message["t_s"], state=f"{message['t_s']:.0f} of {scenario.duration_s:g} s"
+        )
+    elif "phase" in message:
+        bars.update(task, state=message["phase"])
+    elif "where" in message:
+        console.print(
+            f"seed {scenario.seed}: {message['where']} kernel, {message['clock']} clock ({message['why']})"
+        )
+    elif "done" in message:
+        bars.update(task, completed=scenario.duration_s, state="done")

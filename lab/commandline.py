@@ -1,0 +1,38 @@
+"""How every command of Fairbed ends: one clear line for what went wrong, the right exit status, no traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import typer
+
+from topologies.errors import FairbedError
+
+
+def run_app(app: Callable[..., Any], program: str, arguments: Sequence[str] | None = None) -> int:
+    """Run a typer application and return its exit status: 2 for usage, 1 for a failed run, 130 for Ctrl-C."""
+    try:
+        return app(args=arguments, prog_name=program, standalone_mode=False) or 0
+    except FairbedError as error:
+        return fail(str(error), error.exit_status)
+    except (KeyboardInterrupt, typer.Abort):
+        return fail("interrupted", 130)
+    except typer.Exit as done:
+        return done.exit_code
+    except BrokenPipeError:
+        # The reader has left; nothing more may reach the pipe, or the interpreter complains at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # typer's own complaints about the command line have it
+            raise
+        return fail(error.format_message(), 2)
+
+
+def fail(message: str, status: int) -> int:
+    """Print one line on standard error and return the status."""
+    print(f"fairbed: {' '.join(message.split())}", file=sys.stderr)
+    return status

@@ -1,0 +1,277 @@
+"""Boots the lab kernel and runs one command inside it.
+
+This module, ``supervisor.py`` and ``kernel/uml`` are all of Fairbed that knows about user-mode Linux. Inside, the
+command sees an ordinary Linux machine on which it is root.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Literal
+
+from topologies.errors import FairbedError, UsageError
+
+Clock = Literal["virtual", "real"]
+
+VIRTUAL_EPOCH_S = 1_700_000_000
+"""What the guest's wall clock shows at boot on the virtual clock, so that dates repeat too."""
+
+ENTROPY_BYTES = 256
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
+
+
+class GuestError(FairbedError):
+    """The lab kernel could not be booted, or died."""
+
+
+@dataclass(frozen=True)
+class LabKernel:
+    """A finished lab kernel: the directory that ``kernel/uml/build.sh`` made."""
+
+    path: Path
+
+    @property
+    def modules(self) -> tuple[Path, ...]:
+        """The kernel modules built for it, in the order of loading."""
+        return tuple(sorted(self.path.glob("*.ko")))
+
+    def missing(self) -> list[str]:
+        """Return the names of needed files that are not there."""
+        return [name for name in ("linux", "init", "seeded_random.so") if not (self.path / name).is_file()]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One command for the guest.
+
+    ``writable`` are host directories that the command may write to; all else that it writes is in the guest's
+    memory. ``environment`` is the whole environment. ``tty`` hands the caller's terminal to the command.
+    """
+
+    argv: Sequence[str]
+    cwd: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    writable: Sequence[Path] = ()
+    seed: int = 1
+    clock: Clock = "virtual"
+    memory_mb: int = 1024
+    tty: bool = False
+
+
+def entropy(seed: int) -> bytes:
+    """Return the bytes that the guest's random generator is credited with: a function of the seed alone."""
+    import random
+
+    return random.Random(seed).randbytes(ENTROPY_BYTES)  # noqa: S311 - repeatable on purpose
+
+
+def kernel_arguments(job: Job) -> list[str]:
+    """Return the lab kernel's command line; the reason for each option is in ``kernel/README.md``.
+
+    The kernel stirs this line into its random generator, so nothing in it may differ between two runs of one scenario:
+    the kernel finds its files through its working directory, never by a path that is made up or the user's own.
+    """
+    arguments = [
+        f"mem={job.memory_mb}M",
+        "root=/dev/root",
+        "rootfstype=hostfs",
+        "rootflags=/",
+        "rw",
+        "init=/proc/self/cwd/init",
+        "quiet",
+        "seccomp=on",
+        "norandmaps",
+        "thash_entries=2048",  # inet_diag walks the whole table; the default for 1 GB has 8192 buckets
+        "con=null",
+        "con0=null,fd:2",
+        "con1=fd:0,fd:1" if job.tty else "con1=null,fd:1",
+        "con2=null,fd:3",
+    ]
+    if job.clock == "virtual":
+        arguments += ["time-travel=inf-cpu", f"time-travel-start={VIRTUAL_EPOCH_S}"]
+    return arguments
+
+
+def _nul_ended(entries: Sequence[object]) -> bytes:
+    return b"".join(os.fsencode(str(entry)) + b"\0" for entry in entries)
+
+
+def write_job(kernel: LabKernel, job: Job, directory: Path) -> None:
+    """Write what ``kernel/uml/init.c`` reads."""
+    directory.mkdir()
+    files: dict[str, bytes] = {
+        "argv": _nul_ended(job.argv),
+        "env": _nul_ended([f"{name}={value}" for name, value in job.environment.items()]),
+        "cwd": os.fsencode(job.cwd),
+        "writable": _nul_ended([directory, *job.writable]),
+        "modules": _nul_ended(kernel.modules),
+        "entropy": entropy(job.seed),
+    }
+    if job.tty:
+        columns, rows = shutil.get_terminal_size()
+        files["tty"] = f"{rows} {columns}".encode()
+    for name, content in files.items():
+        (directory / name).write_bytes(content)
+
+
+def check_memory(memory_mb: int) -> None:
+    """Refuse a guest that the machine has no memory for.
+
+    Raises
+    ------
+    UsageError
+        When less is available than the guest may come to use.
+    """
+    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    available_mb = int(meminfo["MemAvailable"].split()[0]) // 1024
+    shm_mb = shutil.disk_usage("/dev/shm").free >> 20 if Path("/dev/shm").is_dir() else available_mb  # noqa: S108
+    for what, amount in (("memory", available_mb), ("room in /dev/shm", shm_mb)):
+        if amount < memory_mb:
+            raise UsageError(
+                f"the lab kernel needs {memory_mb} MB, but this machine has only {amount} MB of {what} available; "
+                "close something, or ask for less with --memory"
+            )
+
+
+class Guest:
+    """A running lab kernel with one command in it; a context manager.
+
+    Leaving the context, and the death of this process however it comes, ends the guest and removes its files.
+
+    Attributes
+    ----------
+    stdout, stderr
+        The command's output as binary streams; None with ``tty``.
+    console
+        The kernel's own messages (nothing, unless it is in trouble).
+    """
+
+    def __init__(self, kernel: LabKernel, job: Job) -> None:
+        if missing := kernel.missing():
+            raise GuestError(f"the lab kernel in {kernel.path} lacks {', '.join(missing)}; run `make setup`")
+        check_memory(job.memory_mb)
+        self._kernel, self._job = kernel, job
+        self._directory: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lifeline = -1
+        self.stdout: IO[bytes] | None = None
+        self.stderr: IO[bytes] | None = None
+        self.console_path: Path | None = None
+
+    def __enter__(self) -> Guest:
+        # The short name matters: user-mode Linux puts a socket's path of at most 108 bytes below it.
+        self._directory = Path(tempfile.mkdtemp(prefix="fairbed-"))
+        try:
+            self._start(self._directory)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _start(self, directory: Path) -> None:
+        write_job(self._kernel, self._job, directory / "job")
+        (directory / "init").symlink_to(self._kernel.path / "init")
+        lifeline, self._lifeline = os.pipe()
+        error_read, error_write = (-1, -1) if self._job.tty else os.pipe()
+        environment = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
+        seeded = self._kernel.path / "seeded_random.so"
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own supervisor
+                [
+                    sys.executable,
+                    "-IS",
+                    str(SUPERVISOR),
+                    str(directory),
+                    str(lifeline),
+                    str(error_write),
+                    str(seeded),
+                    str(self._job.seed),
+                    str(self._kernel.path / "linux"),
+                    *kernel_arguments(self._job),
+                ],  # fmt: skip
+                stdin=None if self._job.tty else subprocess.DEVNULL,
+                stdout=None if self._job.tty else subprocess.PIPE,
+                pass_fds=[fd for fd in (lifeline, error_write) if fd >= 0],
+                env=environment,
+                start_new_session=not self._job.tty,
+            )
+        finally:
+            os.close(lifeline)
+            if error_write >= 0:
+                os.close(error_write)
+        self.stdout = self._process.stdout
+        self.stderr = None if error_read < 0 else os.fdopen(error_read, "rb")
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Wait for the command and return its exit status (128 + signal when it was killed).
+
+        Raises
+        ------
+        GuestError
+            When the kernel ended without the command's status: its own last words are the message.
+        subprocess.TimeoutExpired
+            When the command is still running after ``timeout_s`` of real time.
+        """
+        assert self._process is not None and self._directory is not None  # noqa: S101 - inside the context only
+        self._process.wait(timeout_s)
+        status = self._directory / "job" / "status"
+        if status.is_file():
+            return int(status.read_text())
+        raise GuestError(f"the lab kernel died: {self.last_words()}")
+
+    def last_words(self) -> str:
+        """Return the kernel's last messages on one line, a panic's own line first when there is one."""
+        assert self._directory is not None  # noqa: S101
+        log = self._directory / "console"
+        lines = (
+            [line.strip() for line in log.read_text(errors="replace").splitlines()] if log.exists() else []
+        )
+        panics = [line for line in lines if "panic" in line.lower() or line.startswith("fairbed init:")]
+        return panics[0] if panics else " | ".join(lines[-3:]) or "it said nothing"
+
+    def kill(self) -> None:
+        """End the guest at once."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        if self._process is not None:
+            self._process.wait()
+        for stream in (self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def default_environment() -> dict[str, str]:
+    """Return the environment of a command in the guest: the caller's search path and language, little else."""
+    keep = ("LANG", "LC_ALL", "TERM", "PYTHONPATH", "FAIRBED_CACHE", "COLUMNS", "NO_COLOR")
+    return {name: os.environ[name] for name in keep if name in os.environ} | {
+        "PATH": os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin",
+        "HOME": "/root",
+        "USER": "root",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def signal_name(status: int) -> str:
+    """Return "killed by SIGX" for an exit status above 128, "exit status N" otherwise."""
+    try:
+        return f"killed by {signal.Signals(status - 128).name}" if status > 128 else f"exit status {status}"
+    except ValueError:
+        return f"exit status {status}"

@@ -1,0 +1,36 @@
+"""Where things are that set-up made, and the finished lab kernel."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from lab.guest import GuestError, LabKernel
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+BUILD = CHECKOUT / "kernel" / "uml" / "build.sh"
+
+
+def cache_directory() -> Path:
+    """Return the directory that set-up filled: FAIRBED_CACHE, or where this interpreter's environment lives."""
+    if given := os.environ.get("FAIRBED_CACHE"):
+        return Path(given)
+    return Path(sys.prefix).resolve().parent
+
+
+def lab_kernel() -> LabKernel:
+    """Return the lab kernel for this checkout, checked, and made first where it is missing or damaged.
+
+    Raises
+    ------
+    GuestError
+        When it can't be made: with the building script's own words.
+    """
+    built = subprocess.run(  # noqa: S603 - our own script
+        [str(BUILD), str(cache_directory() / "kernel")], stdout=subprocess.PIPE, text=True, check=False
+    )
+    if built.returncode:
+        raise GuestError("there is no lab kernel; the reason is above, `make setup` tries again")
+    return LabKernel(Path(built.stdout.strip().splitlines()[-1]))

@@ -1,0 +1,121 @@
+"""The few netlink messages that telemetry needs, as bytes.
+
+A sample must cost little, because it is taken many times a second for every socket and queue: requests are built
+once, several go into one datagram, and the kernel's answers are stored as they come and decoded after the run.
+Layouts: ``linux/inet_diag.h``, ``linux/rtnetlink.h``, ``linux/netlink.h`` (all native byte order except addresses).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+NETLINK_ROUTE = 0
+NETLINK_SOCK_DIAG = 4
+NLMSG_ERROR = 2
+NLM_F_REQUEST, NLM_F_ECHO = 1, 8
+SOCK_DIAG_BY_FAMILY = 20
+RTM_NEWQDISC, RTM_GETQDISC = 36, 38
+CLONE_NEWNET = 0x40000000
+
+INET_DIAG_INFO, INET_DIAG_VEGASINFO, INET_DIAG_CONG, INET_DIAG_BBRINFO = 2, 3, 4, 16
+_NLMSGHDR = struct.Struct("=IHHII")
+_ATTRIBUTE = struct.Struct("=HH")
+_TCMSG = struct.Struct("=BxxxiIII")
+_DIAG_REQUEST = struct.Struct("=BBBxI")
+_DIAG_SOCKET = struct.Struct("!HH4s12x4s12x")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def align4(length: int) -> int:
+    """Return ``length`` rounded up to netlink's alignment."""
+    return (length + 3) & ~3
+
+
+def message(kind: int, body: bytes, sequence: int) -> bytes:
+    """Return one netlink request; without the echo flag a qdisc's answer goes to listeners only, not to who asked."""
+    return _NLMSGHDR.pack(_NLMSGHDR.size + len(body), kind, NLM_F_REQUEST | NLM_F_ECHO, sequence, 0) + body
+
+
+def socket_request(local: tuple[str, int], remote: tuple[str, int], sequence: int) -> bytes:
+    """Return the request for one TCP socket by its addresses and ports, with its tcp_info and algorithm's state."""
+    extensions = sum(1 << (kind - 1) for kind in (INET_DIAG_INFO, INET_DIAG_VEGASINFO, INET_DIAG_CONG))
+    body = _DIAG_REQUEST.pack(socket.AF_INET, socket.IPPROTO_TCP, extensions, 0xFFFFFFFF)
+    body += _DIAG_SOCKET.pack(local[1], remote[1], socket.inet_aton(local[0]), socket.inet_aton(remote[0]))
+    body += struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)  # any interface, INET_DIAG_NOCOOKIE
+    return message(SOCK_DIAG_BY_FAMILY, body, sequence)
+
+
+def qdisc_request(ifindex: int, parent: int, sequence: int) -> bytes:
+    """Return the request for the qdisc below ``parent`` (0xFFFFFFFF: the root) of an interface, with its counters."""
+    return message(RTM_GETQDISC, _TCMSG.pack(socket.AF_UNSPEC, ifindex, 0, parent, 0), sequence)
+
+
+def messages(buffer: bytes) -> Iterator[tuple[int, int, memoryview]]:
+    """Yield (kind, sequence, body) of each netlink message in ``buffer``; stop at a truncated one."""
+    view, offset = memoryview(buffer), 0
+    while offset + _NLMSGHDR.size <= len(view):
+        length, kind, _flags, sequence, _pid = _NLMSGHDR.unpack_from(view, offset)
+        if length < _NLMSGHDR.size or offset + length > len(view):
+            return
+        yield kind, sequence, view[offset + _NLMSGHDR.size : offset + length]
+        offset += align4(length)
+
+
+def attributes(body: memoryview, offset: int) -> dict[int, memoryview]:
+    """Return the attributes that follow ``offset`` bytes of fixed header, by kind (the nested flag removed)."""
+    found: dict[int, memoryview] = {}
+    while offset + _ATTRIBUTE.size <= len(body):
+        length, kind = _ATTRIBUTE.unpack_from(body, offset)
+        if length < _ATTRIBUTE.size:
+            break
+        found[kind & 0x3FFF] = body[offset + _ATTRIBUTE.size : offset + length]
+        offset += align4(length)
+    return found
+
+
+def enter_namespace(fd: int) -> None:
+    """Move this thread into the network namespace of descriptor ``fd``."""
+    if _libc.setns(fd, CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), f"setns: {os.strerror(ctypes.get_errno())}")
+
+
+class Namespaces:
+    """Network namespaces by node name, entered for a moment.
+
+    A socket belongs to the namespace where it was made for ever, so entering is needed only to make it.
+    """
+
+    def __init__(self, pids: dict[str, int]) -> None:
+        self._own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        self._pids = pids
+
+    @contextmanager
+    def inside(self, node: str | None) -> Iterator[None]:
+        """Be in the namespace of ``node`` (None or a switch: where this process runs) inside the context."""
+        if node is None or node not in self._pids:
+            yield
+            return
+        fd = os.open(f"/proc/{self._pids[node]}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            enter_namespace(fd)
+            yield
+        finally:
+            enter_namespace(self._own)
+            os.close(fd)
+
+    def socket(self, node: str | None, family: int, kind: int, protocol: int = 0) -> socket.socket:
+        """Return a new socket in the namespace of ``node``."""
+        with self.inside(node):
+            return socket.socket(family, kind, protocol)
+
+    def sysctl(self, node: str, name: str, value: str) -> None:
+        """Set a sysctl of the network in the namespace of ``node``: /proc/sys/net is the reader's own."""
+        with self.inside(node):
+            Path("/proc/sys", name.replace(".", "/")).write_text(value)

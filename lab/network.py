@@ -1,0 +1,217 @@
+"""The running network: a plan becomes Mininet hosts, Open vSwitch switches, links and qdiscs.
+
+Mininet makes the nodes. Links, addresses and qdiscs are made with one batch of ``ip`` and ``tc`` for each namespace,
+because a process for each setting is what makes large networks slow to start; the batches are the plan's own text, so
+what ``--explain`` shows is what is run.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import socket
+import struct
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from mininet.link import Intf, Link
+from mininet.log import setLogLevel
+from mininet.net import Mininet
+from mininet.node import Host, OVSSwitch
+
+from lab.netlink import Namespaces
+from topologies.errors import FairbedError
+from topologies.mininet_topo import FairbedTopo
+
+SIOCETHTOOL = 0x8946
+OFFLOADS_OFF = {"tso": 0x1F, "gso": 0x24, "gro": 0x2C}
+"""ethtool's ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO: a queue must hold packets of the wire's size."""
+
+
+class NetworkError(FairbedError):
+    """A command that builds the network failed."""
+
+
+class _PlannedInterface(Intf):  # type: ignore[misc]
+    """An interface that exists already and is configured already."""
+
+    def config(self, **_: object) -> dict[str, object]:
+        """Do nothing: the batch did."""
+        return {}
+
+
+class _PlannedLink(Link):  # type: ignore[misc]
+    """A veth pair that the network's batch made."""
+
+    @classmethod
+    def makeIntfPair(cls, *_: object, **__: object) -> None:  # noqa: N802 - Mininet's name
+        """Do nothing: the batch makes all pairs at once."""
+
+    def stop(self) -> None:
+        """Do nothing: a pair goes with its host's namespace, or with its switch's bridge below."""
+
+
+class _ListeningController:
+    """What Mininet needs to know of a controller that is ours to start; its own would telnet to it to see."""
+
+    name, protocol = "c0", "tcp"
+
+    def __init__(self, address: str, port: int) -> None:
+        self._address, self.port = address, port
+
+    def IP(self) -> str:  # noqa: N802 - Mininet's name
+        """Return its address."""
+        return self._address
+
+    def start(self) -> None:
+        """Do nothing: it is started by the runner."""
+
+    def stop(self) -> None:
+        """Do nothing: it is stopped by the runner."""
+
+
+class _PlannedHost(Host):  # type: ignore[misc]
+    """A Mininet host whose addresses the batch sets."""
+
+    def config(self, **_: object) -> dict[str, object]:
+        """Do nothing: the batch did."""
+        return {}
+
+
+def run(argv: Sequence[str], text: str = "", where: str = "") -> str:
+    """Run a command and return what it printed.
+
+    Raises
+    ------
+    NetworkError
+        Naming the command, the host, and what came back.
+    """
+    done = subprocess.run(list(argv), input=text, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        words = done.stderr.strip()
+        if at := re.search(r"Command failed -:(\d+)", words):
+            words += f" (line: {text.splitlines()[int(at[1]) - 1]})"
+        raise NetworkError(f"{' '.join(argv)}{f' on {where}' if where else ''} failed: {words}")
+    return done.stdout
+
+
+def switch_off_offloads(sock: socket.socket, interface: str) -> None:
+    """Switch segmentation and receive offloads of an interface off, through any socket of its namespace."""
+    for command in OFFLOADS_OFF.values():
+        value = bytearray(struct.pack("=II", command, 0))
+        request = struct.pack("16sP", interface.encode(), _address_of(value)) + bytes(16)
+        fcntl.ioctl(sock.fileno(), SIOCETHTOOL, request)
+
+
+def _address_of(buffer: bytearray) -> int:
+    import ctypes
+
+    return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+
+
+class Network:
+    """A plan's network; a context manager that takes everything down in reverse order.
+
+    Parameters
+    ----------
+    plan
+        See ``plan.py``.
+    controller
+        (address, port) of the OpenFlow controller, which must be listening already or connect soon.
+    """
+
+    def __init__(self, plan: Mapping[str, Any], controller: tuple[str, int]) -> None:
+        setLogLevel("critical")
+        self._plan, self._controller = plan, controller
+        self._net: Mininet | None = None
+
+    def __enter__(self) -> Network:
+        try:
+            self._build()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _build(self) -> None:
+        self._net = net = Mininet(
+            topo=FairbedTopo(self._plan["topo"]),
+            host=_PlannedHost,
+            switch=OVSSwitch,
+            link=_PlannedLink,
+            intf=_PlannedInterface,
+            controller=None,
+            build=False,
+        )
+        net.build()
+        self._make_links()
+        self._configure_hosts()
+        net.controllers.append(_ListeningController(*self._controller))
+        for switch in net.switches:
+            switch.protocols, switch.reconnectms = "OpenFlow13", 1000
+        net.start()
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The process that holds each host's namespace."""
+        assert self._net is not None  # noqa: S101 - inside the context only
+        return {host.name: host.pid for host in self._net.hosts}
+
+    def _make_links(self) -> None:
+        pids = self.pids
+        lines = [
+            re.sub(r" netns (\w+)", lambda found: f" netns {pids[found[1]]}", line)
+            for line in self._plan["links"]
+        ]
+        run(["ip", "-batch", "-"], "\n".join(lines) + "\n")
+
+    def _configure_hosts(self) -> None:
+        namespaces = Namespaces(self.pids)
+        for node, commands in self._plan["nodes"].items():
+            enter = ["mnexec", "-a", str(self.pids[node])] if node in self.pids else []
+            for tool in ("ip", "tc"):
+                if commands[tool]:
+                    run([*enter, tool, "-batch", "-"], "\n".join(commands[tool]) + "\n", where=node)
+            for name, value in commands["sysctls"].items():
+                namespaces.sysctl(node, name, value)
+            with namespaces.socket(node, socket.AF_INET, socket.SOCK_DGRAM) as sock:
+                for interface in commands["interfaces"]:
+                    switch_off_offloads(sock, interface)
+
+    def add_leaves(self) -> None:
+        """Add the leaf qdiscs below the controller's classes, which must exist."""
+        if self._plan["leaves"]:
+            run(["tc", "-batch", "-"], "\n".join(self._plan["leaves"]) + "\n")
+
+    def namespaces(self) -> Namespaces:
+        """Return the hosts' namespaces, to make sockets in."""
+        return Namespaces(self.pids)
+
+    def popen(self, node: str, argv: list[str], output: Path) -> subprocess.Popen[bytes]:
+        """Start a command on a host, its standard output in a new file."""
+        assert self._net is not None  # noqa: S101
+        with output.open("xb") as file:
+            started: subprocess.Popen[bytes] = self._net[node].popen(
+                argv, stdout=file, stderr=subprocess.STDOUT
+            )
+        return started
+
+    def tc_state(self) -> dict[str, str]:
+        """Return what the kernel says of all qdiscs and classes, with counters, per namespace, as tc's JSON text."""
+        state = {"": run(["tc", "-s", "-j", "qdisc", "show"])}
+        for node, commands in self._plan["nodes"].items():
+            if commands["tc"] and node in self.pids:
+                state[node] = run(
+                    ["mnexec", "-a", str(self.pids[node]), "tc", "-s", "-j", "qdisc", "show"], where=node
+                )
+        return state
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._net is not None:
+            self._net.stop()
+            self._net = None

@@ -1,0 +1,58 @@
+"""Qdiscs as tc's arguments: pure functions from what an edge asks for to text.
+
+The owner of each queue is in ``design`` terms: propagation delay and loss are netem's, at a host's egress; rate is the
+controller's HTB class at the bottleneck; the buffer is the explicit leaf below that class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from topologies.errors import UsageError
+
+FRAME_BYTES = 1514
+"""A full Ethernet frame as a qdisc counts it: 1500 bytes of IP and 14 of header."""
+
+NETEM_MARGIN_PACKETS = 10_000
+"""Beyond twice what a delay holds at the path's rate: netem must never drop by its limit, bursts included."""
+
+RELEASE_DELAY_US = 1
+"""The least delay before a bottleneck: any netem releases the sender's small-queue budget, as a network card does."""
+
+
+def netem(delay_ms: float, rate_mbit: float) -> str:
+    """Return netem's arguments for a delay on a path of a rate; its limit is computed, never the default 1000."""
+    delay_us = max(RELEASE_DELAY_US, round(delay_ms * 1000))
+    held = rate_mbit * 1e6 / 8 * delay_us / 1e6 / FRAME_BYTES
+    return f"netem delay {delay_us}us limit {math.ceil(2 * held) + NETEM_MARGIN_PACKETS}"
+
+
+def _packets(buffer_bytes: int) -> int:
+    return max(1, buffer_bytes // FRAME_BYTES)
+
+
+LEAVES: dict[str, Callable[[int], str]] = {
+    "fifo": lambda size: f"bfifo limit {size}",
+    "codel": lambda size: f"codel limit {_packets(size)}",
+    "fq_codel": lambda size: f"fq_codel limit {_packets(size)} memory_limit {2 * size}",
+    "pie": lambda size: f"pie limit {_packets(size)}",
+    "fq_pie": lambda size: f"fq_pie limit {_packets(size)}",
+    "fq": lambda size: f"fq limit {_packets(size)} flow_limit {_packets(size)}",
+    "sfq": lambda size: f"sfq limit {_packets(size)}",
+    "cake": lambda size: f"cake unlimited besteffort memlimit {2 * size}",
+    "red": lambda size: (
+        f"red limit {size} avpkt 1000 min {max(size // 12, 2000)} max {max(size // 4, 6000)} "
+        f"burst {max(size // 12, 2000) * 5 // 3 // 1000 + 1}"
+    ),
+    "dualpi2": lambda size: f"dualpi2 limit {_packets(size)}",
+}
+"""AQM name -> a leaf with room for ``size`` bytes. A new AQM is one entry. Memory limits count the kernel's own
+overhead, about as much again as the packet."""
+
+
+def leaf(aqm: str, buffer_bytes: int) -> str:
+    """Return the leaf's arguments, or raise a UsageError that lists the known AQMs."""
+    if aqm not in LEAVES:
+        raise UsageError(f"unknown aqm {aqm!r}: choose from {', '.join(LEAVES)}")
+    return LEAVES[aqm](buffer_bytes)

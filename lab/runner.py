@@ -1,0 +1,204 @@
+"""Carries out a plan on the kernel it runs on, as root: ``python -m lab.runner RUN``.
+
+The one code path of every run: in the lab kernel, in the Vagrant machine, on a Linux host. It reads RUN/raw/plan.json,
+writes RUN/raw/…, and tells its caller what it is doing as one JSON object a line on standard output. It decides
+nothing, and imports little.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from controller.start import command as controller_command
+from lab.calibration import idle_rtt_ms
+from lab.cca import check_available
+from lab.network import Network, run
+from lab.telemetry import Sampler
+from lab.traffic import Traffic
+from topologies.errors import FairbedError
+
+LISTEN = ("127.0.0.1", 6653)
+CONTROLLER_DEADLINE_S = 30.0
+LEAD_NS = 100_000_000
+"""From telling the traffic when the run begins to its beginning."""
+
+RECORDED_SYSCTLS = (
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_ecn",
+    "net.ipv4.tcp_sack",
+    "net.core.default_qdisc",
+)
+
+
+def tell(**message: Any) -> None:
+    """Tell the caller something."""
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def controller(raw: Path, framework: str) -> Iterator[None]:
+    """Run the controller process, its rules and queues in place, inside the context."""
+    ready, ready_write = os.pipe()
+    argv = controller_command(
+        raw / "controller.json",
+        ":".join(map(str, LISTEN)),
+        framework=framework,
+        events=raw / "controller.jsonl",
+        ready_fd=ready_write,
+    )
+    with (raw / "controller.log").open("xb") as log:
+        process = subprocess.Popen(argv, pass_fds=[ready_write], stdout=log, stderr=log)  # noqa: S603
+    os.close(ready_write)
+    try:
+        if read_line(ready, CONTROLLER_DEADLINE_S) != b"ready\n":
+            words = (raw / "controller.log").read_text().strip() or "it said nothing"
+            raise FairbedError(f"the controller did not get the network ready: {words}")
+        yield
+        if process.poll() is not None:
+            tell(fault=f"the controller ended during the run, with exit status {process.returncode}")
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def read_line(fd: int, deadline_s: float) -> bytes:
+    """Return what comes from ``fd`` within the deadline: nothing when it ends or is late."""
+    import select
+
+    ready, _, _ = select.select([fd], [], [], deadline_s)
+    line = os.read(fd, 64) if ready else b""
+    os.close(fd)
+    return line
+
+
+@contextmanager
+def traffic(network: Network, flows: list[Mapping[str, Any]], raw: Path) -> Iterator[Callable[[int], None]]:
+    """Run the traffic in a process of its own; gives the function that tells it when the run begins."""
+    start_read, start_write = os.pipe()
+    ready, ready_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _be_traffic(network, flows, raw, start_read, ready_write)
+    os.close(start_read)
+    os.close(ready_write)
+    try:
+        if read_line(ready, CONTROLLER_DEADLINE_S) != b"ready\n":
+            raise FairbedError(f"the traffic did not start: {(raw / 'traffic.log').read_text().strip()}")
+        yield lambda t0_ns: _write_and_close(start_write, t0_ns.to_bytes(8, sys.byteorder))
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            pid = 0
+            raise FairbedError(f"the traffic process died: {(raw / 'traffic.log').read_text().strip()}")
+    finally:
+        if pid:
+            os.kill(pid, signal.SIGTERM)
+            os.waitpid(pid, 0)
+
+
+def _write_and_close(fd: int, content: bytes) -> None:
+    os.write(fd, content)
+    os.close(fd)
+
+
+def _be_traffic(
+    network: Network, flows: list[Mapping[str, Any]], raw: Path, start_fd: int, ready_fd: int
+) -> None:
+    """Be the traffic process until told to end; never returns."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    made = Traffic(network.namespaces(), raw, network.popen)
+    try:
+        made.run(flows, start_fd, ready_fd)
+    except SystemExit:
+        made.close()
+    except BaseException:
+        (raw / "traffic.log").write_text(traceback.format_exc())
+    finally:
+        os._exit(0)
+
+
+def environment() -> dict[str, Any]:
+    """Return what this kernel and its tools are."""
+    modules = Path("/proc/modules")
+    return {
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "congestion_controls": Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+        .read_text()
+        .split(),
+        "modules": [line.split()[0] for line in modules.read_text().splitlines()] if modules.exists() else [],
+        "sysctls": {
+            name: path.read_text().strip()
+            for name in RECORDED_SYSCTLS
+            if (path := Path("/proc/sys", name.replace(".", "/"))).exists()
+        },
+        "openvswitch": run(["ovs-vsctl", "--version"]).splitlines()[0].rsplit(" ", 1)[-1],
+        "iproute2": run(["tc", "-V"]).strip(),
+    }
+
+
+def carry_out(plan: Mapping[str, Any], raw: Path) -> None:
+    """Run the plan; every phase is told before it begins."""
+    scenario = plan["scenario"]
+    check_available(plan["flows"])
+    with ExitStack() as stack:
+        tell(phase="network")
+        network = stack.enter_context(Network(plan, LISTEN))
+        tell(phase="controller")
+        stack.enter_context(controller(raw, plan["framework"]))
+        network.add_leaves()
+        tell(phase="calibration")
+        facts = {
+            "environment": environment(),
+            "idle_rtt_ms": idle_rtt_ms(network.namespaces(), plan["flows"]),
+        }
+        tell(phase="flows", duration_s=scenario["duration_s"])
+        begin = stack.enter_context(traffic(network, plan["flows"], raw))
+        sampler = Sampler(network.namespaces(), plan["probes"], raw / "samples")
+        t0_ns = time.monotonic_ns() + LEAD_NS
+        (raw / "facts.json").write_text(json.dumps({**facts, "t0_ns": t0_ns}, indent=1))
+        begin(t0_ns)
+        sampler.run(
+            t0_ns,
+            round(scenario["sample_ms"] * 1e6),
+            round(scenario["duration_s"] * 1e9),
+            lambda seconds: tell(t_s=seconds),
+        )
+        sampler.close()
+        tell(phase="stop")
+        (raw / "tc.json").write_text(json.dumps(network.tc_state(), indent=1))
+
+
+def main(directory: str) -> int:
+    """Run the plan in a run directory; return the exit status. Errors are told, not printed."""
+    raw = Path(directory) / "raw"
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that everything is taken down
+    try:
+        carry_out(json.loads((raw / "plan.json").read_text()), raw)
+    except FairbedError as error:
+        tell(error=str(error), exit_status=error.exit_status)
+        return error.exit_status
+    except KeyboardInterrupt:
+        tell(error="interrupted", exit_status=130)
+        return 130
+    except Exception as error:
+        traceback.print_exc()
+        tell(error=f"{type(error).__name__}: {error}", exit_status=1)
+        return 1
+    tell(done=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
