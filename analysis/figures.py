@@ -231,9 +231,7 @@ def _draw_backlog(plot: _Plot, axes: Axes) -> list[Line2D]:
     entries += [_reference(axes, limit, f"buffer {format_size(limit)}") for limit in sorted(limits)]
     axes.set_ylabel("backlog (kB)")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size / 1e3:g}"))
-    top = max(
-        [*limits, *(np.nanmax(queue.values("backlog_bytes"), initial=0.0) for queue in queues)], default=0.0
-    )
+    top = max([*limits, *(np.nanmax(queue.values("backlog_bytes"), initial=0.0) for queue in queues)], default=0.0)
     axes.set_ylim(0, 1.14 * (top or 1.0))
     if len(queues) == 1 and queues[0].rate_mbit:
         _delay_axis(axes, queues[0].rate_mbit)

@@ -238,9 +238,7 @@ def convergence_time(
     wanted = starts_s >= last_join_s - EPSILON_S
     starts, fair = starts_s[wanted], jain_index[wanted] >= threshold  # NaN is not fair
     if starts.size == 0:
-        return Convergence(
-            None, f"the run ended less than a window ({window_s:g} s) after the last flow joined"
-        )
+        return Convergence(None, f"the run ended less than a window ({window_s:g} s) after the last flow joined")
     step_s = float(starts[1] - starts[0]) if starts.size > 1 else window_s
     needed = int(np.floor((max(hold_s, window_s) - window_s) / step_s + EPSILON_S)) + 1
     fair_in_a_row = np.convolve(fair, np.ones(needed), mode="valid") if fair.size >= needed else np.zeros(0)

@@ -271,7 +271,5 @@ def _notes(summaries: Sequence[Summary], counted: Sequence[Summary]) -> list[str
         notes.append(ONE_RUN)
     if len(counted) > 1:
         more = statistics.repeats_to_halve(len(counted))
-        notes.append(
-            f"{len(counted)} runs, mean and 95 % bootstrap interval; {more} more would halve the intervals"
-        )
+        notes.append(f"{len(counted)} runs, mean and 95 % bootstrap interval; {more} more would halve the intervals")
     return notes

@@ -150,9 +150,7 @@ class RunSeries:
     def flows(self) -> list[FlowSeries]:
         """The flows, in the scenario's order, and those recorded beside it."""
         declared = {flow["flow_id"]: flow for flow in self.run.scenario.get("flows") or []}
-        recorded = self.run.flows.select("flow_id", "cca").unique(
-            "flow_id", keep="first", maintain_order=True
-        )
+        recorded = self.run.flows.select("flow_id", "cca").unique("flow_id", keep="first", maintain_order=True)
         for row in recorded.iter_rows(named=True):
             declared.setdefault(row["flow_id"], row)
         return [self._flow(flow) for flow in declared.values()]
@@ -160,9 +158,7 @@ class RunSeries:
     def _flow(self, flow: dict[str, Any]) -> FlowSeries:
         flow_id = flow["flow_id"]
         path = self.run.paths.get(flow_id) or {}
-        frame = self.run.flows.filter(pl.col("flow_id") == flow_id).unique(
-            "t_s", keep="last", maintain_order=True
-        )
+        frame = self.run.flows.filter(pl.col("flow_id") == flow_id).unique("t_s", keep="last", maintain_order=True)
         return FlowSeries(
             frame,
             flow_id,
@@ -188,15 +184,11 @@ class RunSeries:
         settings = self.run.queue_settings
         wanted = [queue for queue, values in settings.items() if values.get("bottleneck")]
         recorded = self.run.queues["queue_id"].unique(maintain_order=True).to_list()
-        return [
-            self._queue(queue) for queue in wanted or [queue for queue in recorded if queue not in settings]
-        ]
+        return [self._queue(queue) for queue in wanted or [queue for queue in recorded if queue not in settings]]
 
     def _queue(self, queue_id: str) -> QueueSeries:
         settings = self.run.queue_settings.get(queue_id) or {}
-        frame = self.run.queues.filter(pl.col("queue_id") == queue_id).unique(
-            "t_s", keep="last", maintain_order=True
-        )
+        frame = self.run.queues.filter(pl.col("queue_id") == queue_id).unique("t_s", keep="last", maintain_order=True)
         return QueueSeries(frame, queue_id, _number(settings, "rate_mbit"), _number(settings, "buffer_bytes"))
 
     @cached_property

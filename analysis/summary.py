@@ -255,9 +255,7 @@ class _Summariser:
             "throughput_mbit": self._or_reason(throughput, f"{prefix}.throughput_mbit", unsampled),
             "utilisation": self._or_reason(used, f"{prefix}.utilisation", unshaped),
             "drops": self._or_reason(metrics.counted(t_s, drops, *after), f"{prefix}.drops", unsampled),
-            "drops_warmup": self._or_reason(
-                metrics.counted(t_s, drops, *before), f"{prefix}.drops_warmup", unsampled
-            ),
+            "drops_warmup": self._or_reason(metrics.counted(t_s, drops, *before), f"{prefix}.drops_warmup", unsampled),
         }
         names = ("delay_p50_ms", "delay_p95_ms", "delay_p99_ms", "delay_max_ms")
         for name, value in zip(names, metrics.percentiles(delays, (50, 95, 99, 100)), strict=True):
@@ -271,9 +269,7 @@ class _Summariser:
         drops = [queue.drops for queue in queues]
         known = [count for count in drops if count is not None]
         return {
-            "goodput_mbit": self._or_reason(
-                self._total(goodputs), "goodput_mbit", "no flow's goodput is known"
-            ),
+            "goodput_mbit": self._or_reason(self._total(goodputs), "goodput_mbit", "no flow's goodput is known"),
             "utilisation": self._or_reason(
                 one.utilisation if one else None,
                 "utilisation",
@@ -340,8 +336,7 @@ class _Summariser:
         partial = [
             flow.flow_id
             for flow in self.series.flows
-            if flow.active_s[0] > self.start_s + metrics.EPSILON_S
-            or flow.active_s[1] < self.end_s - metrics.EPSILON_S
+            if flow.active_s[0] > self.start_s + metrics.EPSILON_S or flow.active_s[1] < self.end_s - metrics.EPSILON_S
         ]
         notes = []
         if partial and not self._no_window():

@@ -13,7 +13,7 @@ from analysis.summary import FlowSummary, QueueSummary, Summary
 
 __all__ = ["comparison_table", "repeats_table", "summary_table"]
 
-MISSING = "–"  # noqa: RUF001 - a dash, not a minus
+MISSING = "–"
 VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "bold red"}
 
 # field: (label, unit, factor, decimals)
@@ -197,8 +197,7 @@ def _missing(reasons: dict[str, str]) -> list[Text]:
             continue
         fields.setdefault(reason, []).append(_spoken(field))
     return [
-        Text(f"{MISSING} {', '.join(dict.fromkeys(names))}: {reason}", style="dim")
-        for reason, names in fields.items()
+        Text(f"{MISSING} {', '.join(dict.fromkeys(names))}: {reason}", style="dim") for reason, names in fields.items()
     ]
 
 

@@ -17,9 +17,7 @@ Flows = Annotated[
 ]
 Rate = Annotated[str, typer.Option(help="Rate of the bottleneck: 20mbit, 1.5gbit.", metavar="RATE")]
 Rtt = Annotated[str, typer.Option(help="Base round-trip time: 40ms, 1s.", metavar="TIME")]
-Buffer = Annotated[
-    str, typer.Option(help="Buffer of the bottleneck: 1bdp, 64KiB, 100packets.", metavar="SIZE")
-]
+Buffer = Annotated[str, typer.Option(help="Buffer of the bottleneck: 1bdp, 64KiB, 100packets.", metavar="SIZE")]
 Aqm = Annotated[str, typer.Option(help="Queue management at the bottleneck: fifo, fq_codel, codel, pie, …")]
 Duration = Annotated[str, typer.Option(help="Length of the run: 60s, 5min.", metavar="TIME")]
 Warmup = Annotated[str, typer.Option(help="Beginning that lifetime figures leave out.", metavar="TIME")]
@@ -27,16 +25,12 @@ StartGap = Annotated[
     str, typer.Option(help="Time between the starts of two flows: 0s for all together.", metavar="TIME")
 ]
 Sample = Annotated[str, typer.Option(help="Time between two samples: 1ms to 10s.", metavar="TIME")]
-Repeats = Annotated[
-    int, typer.Option(min=1, help="Runs with the seeds SEED, SEED + 1, …, in shuffled order.")
-]
+Repeats = Annotated[int, typer.Option(min=1, help="Runs with the seeds SEED, SEED + 1, …, in shuffled order.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random: the same seed, the same run.")]
 Generator = Annotated[str, typer.Option(help="What sends: bulk (our own), iperf3.")]
 Kernel = Annotated[
     str,
-    typer.Option(
-        help="host: this machine's kernel, as root; lab: the lab kernel; auto: host if it can, else lab."
-    ),
+    typer.Option(help="host: this machine's kernel, as root; lab: the lab kernel; auto: host if it can, else lab."),
 ]
 ClockOption = Annotated[
     str | None,
@@ -52,13 +46,9 @@ Out = Annotated[
     Path | None,
     typer.Option(help="Directory of the run; must not exist. Default: runs/NAME-DATE.", show_default=False),
 ]
-Json = Annotated[
-    bool, typer.Option("--json", help="Print the summary as JSON, nothing else on standard output.")
-]
+Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, nothing else on standard output.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Fail unless every verdict is valid.")]
-Explain = Annotated[
-    bool, typer.Option("--explain", help="Print what would be done to the network, and stop.")
-]
+Explain = Annotated[bool, typer.Option("--explain", help="Print what would be done to the network, and stop.")]
 
 DEFAULT_WATCHDOG_S = WATCHDOG_S
 

@@ -57,9 +57,7 @@ class Session:
         FairbedError
             When a run failed; what was recorded is kept, and the message says where.
         """
-        plans = [
-            make_plan(scenario) for scenario in scenarios
-        ]  # every mistake is found before anything starts
+        plans = [make_plan(scenario) for scenario in scenarios]  # every mistake is found before anything starts
         if self.explain:
             print(json.dumps(plans[0], indent=1))
             return
@@ -145,18 +143,12 @@ def _progress(count: int) -> Iterator[Callable[[Scenario], Callable[[Mapping[str
         yield follow
 
 
-def _update(
-    bars: Progress, task: TaskID, console: Console, scenario: Scenario, message: Mapping[str, Any]
-) -> None:
+def _update(bars: Progress, task: TaskID, console: Console, scenario: Scenario, message: Mapping[str, Any]) -> None:
     if "t_s" in message:
-        bars.update(
-            task, completed=message["t_s"], state=f"{message['t_s']:.0f} of {scenario.duration_s:g} s"
-        )
+        bars.update(task, completed=message["t_s"], state=f"{message['t_s']:.0f} of {scenario.duration_s:g} s")
     elif "phase" in message:
         bars.update(task, state=message["phase"])
     elif "where" in message:
-        console.print(
-            f"seed {scenario.seed}: {message['where']} kernel, {message['clock']} clock ({message['why']})"
-        )
+        console.print(f"seed {scenario.seed}: {message['where']} kernel, {message['clock']} clock ({message['why']})")
     elif "done" in message:
         bars.update(task, completed=scenario.duration_s, state="done")

@@ -119,9 +119,7 @@ def sender_row(body: memoryview, cca: str) -> dict[str, Any] | None:
         "lost_segments": info["lost"],
         "delivered_segments": info["delivered"],
         "delivery_rate_mbit": info["delivery_rate"] * 8 / 1e6,
-        "pacing_rate_mbit": None
-        if info["pacing_rate"] == UNLIMITED_PACING
-        else info["pacing_rate"] * 8 / 1e6,
+        "pacing_rate_mbit": None if info["pacing_rate"] == UNLIMITED_PACING else info["pacing_rate"] * 8 / 1e6,
     }
     if cca in ("ndm_tcp", "ndm2") and INET_DIAG_VEGASINFO in found:
         row |= ndm_state(found[INET_DIAG_VEGASINFO])
@@ -228,8 +226,4 @@ def _parsed(line: str) -> dict[str, Any] | None:
         parsed = json.loads(line)
     except ValueError:
         return None
-    return (
-        parsed
-        if isinstance(parsed, dict) and {"t_ns", "kind", "subject", "detail"} <= parsed.keys()
-        else None
-    )
+    return parsed if isinstance(parsed, dict) and {"t_ns", "kind", "subject", "detail"} <= parsed.keys() else None

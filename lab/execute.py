@@ -198,7 +198,7 @@ def _on_host(
     argv: list[str], clock: Clock, where: Where, scenario: Scenario, run: Run, log: IO[bytes]
 ) -> Iterator[IO[bytes]]:
     environment = os.environ | {"PYTHONPATH": str(CHECKOUT), "PYTHONHASHSEED": "0"}
-    process = subprocess.Popen(  # noqa: S603
+    process = subprocess.Popen(
         argv, cwd=CHECKOUT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
         start_new_session=True,
     )  # fmt: skip
@@ -244,9 +244,7 @@ def _finish(run: Run, plan: Mapping[str, Any], info: dict[str, Any], ending: _En
     flows, queues, lateness = decode.tables(plan, run.raw / "samples")
     events = decode.events(run.raw, facts.get("t0_ns", 0)) if facts else None
     run.write_tables(flows=flows, queues=queues, events=events)
-    environment = (
-        info["environment"] | facts.get("environment", {}) | {"idle_rtt_ms": facts.get("idle_rtt_ms", {})}
-    )
+    environment = info["environment"] | facts.get("environment", {}) | {"idle_rtt_ms": facts.get("idle_rtt_ms", {})}
     status, reasons = verdict.judge(plan, run, facts, lateness, ending.faults, ending.status == "complete")
     run.write_info(
         info

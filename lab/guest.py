@@ -185,7 +185,7 @@ class Guest:
         environment = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
         seeded = self._kernel.path / "seeded_random.so"
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - our own supervisor
+            self._process = subprocess.Popen(
                 [
                     sys.executable,
                     "-IS",
@@ -232,9 +232,7 @@ class Guest:
         """Return the kernel's last messages on one line, a panic's own line first when there is one."""
         assert self._directory is not None  # noqa: S101
         log = self._directory / "console"
-        lines = (
-            [line.strip() for line in log.read_text(errors="replace").splitlines()] if log.exists() else []
-        )
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines()] if log.exists() else []
         panics = [line for line in lines if "panic" in line.lower() or line.startswith("fairbed init:")]
         return panics[0] if panics else " | ".join(lines[-3:]) or "it said nothing"
 

@@ -29,9 +29,7 @@ def missing(ccas: Iterable[str]) -> list[str]:
     if not OVS_SOCKET.exists():
         found.append("a running Open vSwitch (service openvswitch-switch start)")
     found += [
-        f"the algorithm {cca} ({REMEDIES.get(cca, f'modprobe tcp_{cca}')})"
-        for cca in ccas
-        if not is_available(cca)
+        f"the algorithm {cca} ({REMEDIES.get(cca, f'modprobe tcp_{cca}')})" for cca in ccas if not is_available(cca)
     ]
     return found
 
@@ -42,6 +40,6 @@ def _module(name: str) -> bool:
         return True
     modprobe = shutil.which("modprobe") or "/sbin/modprobe"
     try:
-        return subprocess.run([modprobe, "-qn", name], check=False, capture_output=True).returncode == 0  # noqa: S603
+        return subprocess.run([modprobe, "-qn", name], check=False, capture_output=True).returncode == 0
     except OSError:
         return False

@@ -33,7 +33,7 @@ def start_openvswitch() -> None:
         ["ovsdb-server", database, socket, "--pidfile", "--detach", *QUIET],
         ["ovs-vsctl", "--no-wait", "init"],
     ):
-        subprocess.run(argv, check=True)  # noqa: S603
+        subprocess.run(argv, check=True)
     uptime_s = float(Path("/proc/uptime").read_text().split()[0])
     time.sleep(max(0.0, OVS_EARLIEST_S - uptime_s))
     subprocess.run(["ovs-vswitchd", "--pidfile", "--detach", *QUIET], check=True)

@@ -89,7 +89,7 @@ def run(argv: Sequence[str], text: str = "", where: str = "") -> str:
     NetworkError
         Naming the command, the host, and what came back.
     """
-    done = subprocess.run(list(argv), input=text, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(list(argv), input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         words = done.stderr.strip()
         if at := re.search(r"Command failed -:(\d+)", words):
@@ -163,8 +163,7 @@ class Network:
     def _make_links(self) -> None:
         pids = self.pids
         lines = [
-            re.sub(r" netns (\w+)", lambda found: f" netns {pids[found[1]]}", line)
-            for line in self._plan["links"]
+            re.sub(r" netns (\w+)", lambda found: f" netns {pids[found[1]]}", line) for line in self._plan["links"]
         ]
         run(["ip", "-batch", "-"], "\n".join(lines) + "\n")
 
@@ -194,9 +193,7 @@ class Network:
         """Start a command on a host, its standard output in a new file."""
         assert self._net is not None  # noqa: S101
         with output.open("xb") as file:
-            started: subprocess.Popen[bytes] = self._net[node].popen(
-                argv, stdout=file, stderr=subprocess.STDOUT
-            )
+            started: subprocess.Popen[bytes] = self._net[node].popen(argv, stdout=file, stderr=subprocess.STDOUT)
         return started
 
     def tc_state(self) -> dict[str, str]:
@@ -204,9 +201,7 @@ class Network:
         state = {"": run(["tc", "-s", "-j", "qdisc", "show"])}
         for node, commands in self._plan["nodes"].items():
             if commands["tc"] and node in self.pids:
-                state[node] = run(
-                    ["mnexec", "-a", str(self.pids[node]), "tc", "-s", "-j", "qdisc", "show"], where=node
-                )
+                state[node] = run(["mnexec", "-a", str(self.pids[node]), "tc", "-s", "-j", "qdisc", "show"], where=node)
         return state
 
     def __exit__(

@@ -65,9 +65,7 @@ def make_plan(scenario: Scenario) -> dict[str, Any]:
 
 def shaped_edges(graph: nx.DiGraph) -> list[tuple[str, str]]:
     """Return the edges with a rate, in order of name; each must leave a switch."""
-    found = sorted(
-        edge for edge, rate in graph.edges(data="rate_mbit") and _rates(graph).items() if rate is not None
-    )
+    found = sorted(edge for edge, rate in graph.edges(data="rate_mbit") and _rates(graph).items() if rate is not None)
     for u, v in found:
         if role(graph, u) != "switch":
             raise UsageError(f"edge {edge_id(u, v)}: a rate at a host's own egress can't be realised yet")
@@ -108,9 +106,7 @@ def _controller_queues(
     ]
     numbered, address, ids = ports(graph), addresses(graph), dpids(graph)
     policy = queue_plan(scenario.queues, graph, known)
-    rules = forwarding_rules(graph, numbered, address, ids) + queue_rules(
-        policy, known, numbered, address, ids
-    )
+    rules = forwarding_rules(graph, numbered, address, ids) + queue_rules(policy, known, numbered, address, ids)
     return controller_plan("run", ids, rules, queue_settings(graph, policy, numbered))
 
 
@@ -144,9 +140,7 @@ def _links(graph: nx.DiGraph) -> Iterator[str]:
             yield f"link set dev {port.interface} addrgenmode none up"
 
 
-def _node(
-    graph: nx.DiGraph, node: str, flows: list[dict[str, Any]], paths: Mapping[str, FlowPath]
-) -> dict[str, Any]:
+def _node(graph: nx.DiGraph, node: str, flows: list[dict[str, Any]], paths: Mapping[str, FlowPath]) -> dict[str, Any]:
     """Return one node's settings; a switch has only interfaces, its queues are the controller's."""
     interfaces = [port.interface for (u, _), port in ports(graph).items() if u == node]
     if role(graph, node) == "switch":
@@ -158,9 +152,7 @@ def _node(
     needs_netem = delay_ms > 0 or role(graph, node) == "sender"
     return {
         "ip": list(_addresses(graph, node, interface, flows)),
-        "tc": [f"qdisc add dev {interface} root handle 1: {netem(delay_ms, rate_mbit)}"]
-        if needs_netem
-        else [],
+        "tc": [f"qdisc add dev {interface} root handle 1: {netem(delay_ms, rate_mbit)}"] if needs_netem else [],
         "sysctls": HOST_SYSCTLS,
         "interfaces": interfaces,
     }

@@ -22,8 +22,8 @@ def commit() -> str | None:
     """Return the checkout's commit, "+" at the end when files differ from it; None outside git."""
     git = ["git", "-C", str(CHECKOUT)]
     try:
-        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)  # noqa: S603
-        changes = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True)  # noqa: S603
+        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        changes = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return head.stdout.strip() + ("+" if changes.stdout.strip() else "")

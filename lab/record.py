@@ -293,9 +293,7 @@ class Run:
         checked = [
             (
                 table,
-                _conform(frame, table, str(self.path / table.file_name)).sort(
-                    *table.order, maintain_order=True
-                ),
+                _conform(frame, table, str(self.path / table.file_name)).sort(*table.order, maintain_order=True),
             )
             for table in TABLES
             if (frame := frames[table.name]) is not None
@@ -341,9 +339,7 @@ def _check_info(info: object, path: Path) -> None:
     if not isinstance(info, dict) or type(version) is not int or version < 1:
         raise RecordError(f"{path} is not a run's record: it has no format version")
     if version > FORMAT_VERSION:
-        raise RecordError(
-            f"{path} has format {version}, newer than {FORMAT_VERSION}: update Fairbed to read it"
-        )
+        raise RecordError(f"{path} has format {version}, newer than {FORMAT_VERSION}: update Fairbed to read it")
     for section in ("scenario", "paths", "queues", "verdict", "outcome"):
         _expect(info.get(section), dict, path, section)
     for section in ("paths", "queues"):
@@ -381,11 +377,7 @@ def _conform(frame: pl.DataFrame, table: Table, where: str) -> pl.DataFrame:
     missing = [name for name in table.schema if name not in frame.columns]
     unknown = [name for name in frame.columns if name not in table.schema]
     if missing or unknown:
-        found = [
-            f"{kind}: {', '.join(names)}"
-            for kind, names in (("missing", missing), ("unknown", unknown))
-            if names
-        ]
+        found = [f"{kind}: {', '.join(names)}" for kind, names in (("missing", missing), ("unknown", unknown)) if names]
         raise RecordError(f"{where} does not have the columns of {table.name}: {'; '.join(found)}")
     for name, wanted in table.schema.items():
         if not _castable(frame.schema[name], wanted):

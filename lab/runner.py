@@ -59,7 +59,7 @@ def controller(raw: Path, framework: str) -> Iterator[None]:
         ready_fd=ready_write,
     )
     with (raw / "controller.log").open("xb") as log:
-        process = subprocess.Popen(argv, pass_fds=[ready_write], stdout=log, stderr=log)  # noqa: S603
+        process = subprocess.Popen(argv, pass_fds=[ready_write], stdout=log, stderr=log)
     os.close(ready_write)
     try:
         if read_line(ready, CONTROLLER_DEADLINE_S) != b"ready\n":
@@ -111,9 +111,7 @@ def _write_and_close(fd: int, content: bytes) -> None:
     os.close(fd)
 
 
-def _be_traffic(
-    network: Network, flows: list[Mapping[str, Any]], raw: Path, start_fd: int, ready_fd: int
-) -> None:
+def _be_traffic(network: Network, flows: list[Mapping[str, Any]], raw: Path, start_fd: int, ready_fd: int) -> None:
     """Be the traffic process until told to end; never returns."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     made = Traffic(network.namespaces(), raw, network.popen)
@@ -134,9 +132,7 @@ def environment() -> dict[str, Any]:
         "kernel": platform.release(),
         "machine": platform.machine(),
         "python": platform.python_version(),
-        "congestion_controls": Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
-        .read_text()
-        .split(),
+        "congestion_controls": Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split(),
         "modules": [line.split()[0] for line in modules.read_text().splitlines()] if modules.exists() else [],
         "sysctls": {
             name: path.read_text().strip()

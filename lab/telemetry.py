@@ -97,9 +97,7 @@ class Sampler:
         answers[0] = FRAME.pack(now - t0_ns, now - due_ns, sum(map(len, answers)))
         os.write(self._file, b"".join(answers))
 
-    def run(
-        self, t0_ns: int, interval_ns: int, duration_ns: int, each_second: Callable[[float], None]
-    ) -> None:
+    def run(self, t0_ns: int, interval_ns: int, duration_ns: int, each_second: Callable[[float], None]) -> None:
         """Sample from ``t0_ns`` for ``duration_ns``, both ends included; call ``each_second`` with the seconds run."""
         synced = t0_ns
         for due in range(t0_ns, t0_ns + duration_ns + 1, interval_ns):

@@ -189,9 +189,7 @@ class Traffic:
         self.sink = bytearray(1 << 20)
         self._raw, self._popen = raw, popen
         self._processes: list[Popen[bytes]] = []
-        self._events = os.open(
-            raw / "traffic.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
-        )
+        self._events = os.open(raw / "traffic.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._selector = selectors.EpollSelector()
 
     def report(self, kind: str, flow_id: str, **detail: str) -> None:

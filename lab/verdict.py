@@ -47,8 +47,7 @@ def rtt_problems(paths: Mapping[str, Any], idle_rtt_ms: Mapping[str, float]) -> 
     return [
         f"flow {flow_id}: idle RTT {measured:.3f} ms, configured {paths[flow_id]['base_rtt_ms']:.3f} ms"
         for flow_id, measured in idle_rtt_ms.items()
-        if abs(measured - paths[flow_id]["base_rtt_ms"])
-        > RTT_TOLERANCE * paths[flow_id]["base_rtt_ms"] + RTT_SLACK_MS
+        if abs(measured - paths[flow_id]["base_rtt_ms"]) > RTT_TOLERANCE * paths[flow_id]["base_rtt_ms"] + RTT_SLACK_MS
     ]
 
 
@@ -79,9 +78,7 @@ def flow_problems(plan: Mapping[str, Any], run: Run) -> list[str]:
     """Return the flows that failed, or never sent anything."""
     failed = [
         f"flow {subject}: {detail}"
-        for subject, detail in run.events.filter(pl.col("kind") == "error")
-        .select("subject", "detail")
-        .iter_rows()
+        for subject, detail in run.events.filter(pl.col("kind") == "error").select("subject", "detail").iter_rows()
     ]
     seen = set(run.flows["flow_id"])
     return failed + [f"flow {f['flow_id']} was never seen" for f in plan["flows"] if f["flow_id"] not in seen]

@@ -70,9 +70,7 @@ def _split(text: str, what: str, example: str) -> tuple[float, str]:
     return float(match[1]), match[2].replace("μ", "µ")  # Greek mu and the micro sign look the same
 
 
-def check_range(
-    what: str, value: object, low: float, high: float, unit: str = "", *, above: bool = False
-) -> None:
+def check_range(what: str, value: object, low: float, high: float, unit: str = "", *, above: bool = False) -> None:
     """Refuse what is not a number from `low` to `high`, or, with `above`, not above `low`.
 
     Examples
@@ -269,9 +267,7 @@ def parse_buffer(text: str) -> Buffer:
     """
     number, unit = _split(text, "buffer", "1bdp, 64KiB or 100packets")
     if not unit:
-        raise UsageError(
-            f"buffer {text!r} has no unit: write {number:g}bdp, {number:g}packets or {number:g}B"
-        )
+        raise UsageError(f"buffer {text!r} has no unit: write {number:g}bdp, {number:g}packets or {number:g}B")
     if number <= 0:
         raise UsageError(f"buffer {text!r} must be above 0")
     if unit.lower() == "bdp":

@@ -19,9 +19,7 @@ QUEUE = "s1->s2"
 MakeRun = Callable[..., Run]
 
 
-def info(
-    flows: list[dict[str, Any]], duration_s: float, warmup_s: float, seed: int, **changes: Any
-) -> dict[str, Any]:
+def info(flows: list[dict[str, Any]], duration_s: float, warmup_s: float, seed: int, **changes: Any) -> dict[str, Any]:
     """Return a run.json as the lab writes it."""
     path = {
         "nodes": ["snd1", "s1", "s2", "rcv1"],
@@ -68,13 +66,10 @@ def constant_run(
     """
     starts = start_s or {}
     flows = [
-        {"flow_id": flow, "cca": flow.rpartition("-")[0], "start_s": starts.get(flow, 0.0)}
-        for flow in goodputs_mbit
+        {"flow_id": flow, "cca": flow.rpartition("-")[0], "start_s": starts.get(flow, 0.0)} for flow in goodputs_mbit
     ]
     t_s = np.round(np.arange(0, (duration_s if recorded_s is None else recorded_s) + 1e-9, 0.05), 9)
-    frames = [
-        constant_flow(flow, rate, t_s[t_s >= starts.get(flow, 0.0)]) for flow, rate in goodputs_mbit.items()
-    ]
+    frames = [constant_flow(flow, rate, t_s[t_s >= starts.get(flow, 0.0)]) for flow, rate in goodputs_mbit.items()]
     sent = sum(goodputs_mbit.values()) * 125_000 * t_s * FRAME_BYTES / MSS_BYTES
     queues = pl.DataFrame(
         {
@@ -205,8 +200,7 @@ def sawtooth(
         bbr = np.array([cca == "bbr" for cca in ccas])
         cwnd = np.where(bbr & ~slow_start, 35 + 8 * np.sign(np.sin(2 * np.pi * t_s / 0.4)), cwnd)
     flows = [
-        {"flow_id": f, "cca": c, "start_s": gap_s * i}
-        for i, (f, c) in enumerate(zip(flow_ids, ccas, strict=True))
+        {"flow_id": f, "cca": c, "start_s": gap_s * i} for i, (f, c) in enumerate(zip(flow_ids, ccas, strict=True))
     ]
     run = Run.create(path)
     run.write_info(info(flows, duration_s, 5.0, seed))

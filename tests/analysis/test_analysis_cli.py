@@ -92,7 +92,7 @@ def test_import_is_light() -> None:
         "import sys; from analysis import Run, summarise, jain; print('matplotlib' in sys.modules);"
         "from analysis import save_all; print('matplotlib.pyplot' in sys.modules, 'mininet' in sys.modules)"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["False", "False", "False"]
 
 
@@ -100,7 +100,7 @@ def test_broken_pipe_is_quiet(make_run: MakeRun) -> None:
     """A reader that leaves early gets no traceback."""
     run = make_run(FLOWS)
     command = [sys.executable, "-m", "analysis", "summary", *[str(run.path)] * 40]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.readline()
         process.stdout.close()

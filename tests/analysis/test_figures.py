@@ -42,9 +42,7 @@ def test_downsampling_keeps_gaps() -> None:
 
 
 @pytest.mark.parametrize(("draw", "unit"), ONE_PANEL.items())
-def test_figures_have_units_and_name_the_run(
-    sawtooth_run: Run, draw: Callable[[Run], Figure], unit: str
-) -> None:
+def test_figures_have_units_and_name_the_run(sawtooth_run: Run, draw: Callable[[Run], Figure], unit: str) -> None:
     """Every axis has a unit, the title names run, seed and verdict."""
     figure = draw(sawtooth_run)
     (axes,) = figure.axes

@@ -39,9 +39,7 @@ def test_known_run(make_run: MakeRun) -> None:
     assert flows["cubic-1"].share == pytest.approx(6 / 19)
     assert flows["cubic-1"].retransmission_rate == pytest.approx(0.01, rel=1e-3)
     assert flows["cubic-1"].retransmission_rate_bytes == pytest.approx(0.02, rel=1e-3)
-    assert (
-        flows["cubic-1"].rtt_inflation_p50_ms == flows["cubic-1"].rtt_inflation_p95_ms == pytest.approx(20.0)
-    )
+    assert flows["cubic-1"].rtt_inflation_p50_ms == flows["cubic-1"].rtt_inflation_p95_ms == pytest.approx(20.0)
     assert flows["cubic-1"].goodput_variation == pytest.approx(0.0, abs=1e-4)
     assert summary.goodput_mbit == pytest.approx(19.0)
     assert summary.jain == summary.jain_normalised == pytest.approx(361 / 468)
@@ -108,8 +106,7 @@ def test_sized_flow_is_active_until_its_last_byte(make_run: MakeRun) -> None:
     """5 Mbit/s for 10 s are 6.25 MB; afterwards the other is alone and there is no contested window."""
     run = make_run({"cubic-1": 5.0, "reno-1": 10.0})
     flows = [
-        flow | ({"size_bytes": 6_250_000} if flow["flow_id"] == "cubic-1" else {})
-        for flow in run.scenario["flows"]
+        flow | ({"size_bytes": 6_250_000} if flow["flow_id"] == "cubic-1" else {}) for flow in run.scenario["flows"]
     ]
     run.write_info(run.info | {"scenario": run.scenario | {"flows": flows}})
     summary = summarise(Run.open(run.path))
@@ -155,10 +152,7 @@ def test_every_null_has_a_reason_and_json_takes_all(make_run: MakeRun, tmp_path:
         nulls = {key for key, value in content.items() if value is None} - {"seed"}
         for kind, name in (("flows", "flow_id"), ("queues", "queue_id")):
             nulls |= {
-                f"{kind}.{row[name]}.{key}"
-                for row in content[kind]
-                for key, value in row.items()
-                if value is None
+                f"{kind}.{row[name]}.{key}" for row in content[kind] for key, value in row.items() if value is None
             }
         assert nulls == set(content["reasons"])
         assert all(content["reasons"].values())
@@ -170,15 +164,12 @@ def test_table_names_run_seed_verdict_and_units(make_run: MakeRun) -> None:
     shown = text(summary_table(summarise(run)))
     for wanted in (run.path.name, "seed 1", "suspect: late samples", "Mbit/s", "0.771", "31.6"):
         assert wanted in shown
-    assert "– converged after: censored" in shown  # noqa: RUF001
+    assert "– converged after: censored" in shown
 
 
 def test_repeats(make_run: MakeRun) -> None:
     """Mean and interval over three seeds, per congestion control and overall."""
-    runs = [
-        make_run({"cubic-1": 4.0 + i, "cubic-2": 4.0 + i, "bbr-1": 8.0}, seed=i, name=f"r{i}")
-        for i in range(3)
-    ]
+    runs = [make_run({"cubic-1": 4.0 + i, "cubic-2": 4.0 + i, "bbr-1": 8.0}, seed=i, name=f"r{i}") for i in range(3)]
     repeats = summarise_repeats(runs)
     cubic = repeats.estimates["cubic"]
     assert cubic["goodput_mbit"].mean == pytest.approx(5.0)  # type: ignore[union-attr]

@@ -235,5 +235,5 @@ def test_digest_is_stable_between_versions(tmp_path: Path) -> None:
 def test_import_is_light() -> None:
     """The record can be read where there is no Mininet and no matplotlib."""
     code = "import sys, json, lab.record; print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"mininet", "matplotlib", "ryu", "os_ken"} & set(json.loads(result.stdout))

@@ -28,18 +28,14 @@ def test_main_job() -> None:
         "bottleneck": True,
     }
     assert graph.edges["s2", "s1"] == {**graph.edges["s1", "s2"], "bottleneck": False}
-    delayed = {
-        pair: delay for *pair, delay in graph.edges(data="delay_ms") if delay for pair in [tuple(pair)]
-    }
+    delayed = {pair: delay for *pair, delay in graph.edges(data="delay_ms") if delay for pair in [tuple(pair)]}
     assert delayed == {pair: 20.0 for k in range(1, 5) for pair in ((f"snd{k}", "s1"), (f"rcv{k}", "s2"))}
 
 
 @given(st.integers(1, 12), st.floats(0.01, 1e4), st.data())
 def test_invariants(pairs: int, rate_mbit: float, data: st.DataObject) -> None:
     """2N + 2 nodes, 4N + 2 edges, one bottleneck, half an RTT at each end, and a valid graph."""
-    rtts_ms = data.draw(
-        st.lists(st.integers(0, 10**9).map(lambda ns: ns / 1e6), min_size=pairs, max_size=pairs)
-    )
+    rtts_ms = data.draw(st.lists(st.integers(0, 10**9).map(lambda ns: ns / 1e6), min_size=pairs, max_size=pairs))
     graph = dumbbell(pairs, rate_mbit, rtts_ms, "10packets")
     assert (graph.number_of_nodes(), graph.number_of_edges()) == (2 * pairs + 2, 4 * pairs + 2)
     assert problems(graph) == []
@@ -109,9 +105,7 @@ def test_unknown_topology(name: str) -> None:
 
 def test_unknown_parameter() -> None:
     """The message names the parameter and lists the known ones."""
-    with pytest.raises(
-        UsageError, match=r"dumbbell: .*'bandwidth'; its parameters are pairs, rate_mbit, rtt_ms"
-    ):
+    with pytest.raises(UsageError, match=r"dumbbell: .*'bandwidth'; its parameters are pairs, rate_mbit, rtt_ms"):
         topologies.build("dumbbell", bandwidth=20)
 
 

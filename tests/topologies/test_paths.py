@@ -97,9 +97,7 @@ def test_impossible_flows_are_refused() -> None:
         ({}, {}, {}),
     ],
 )
-def test_shares_by_hand(
-    capacities: dict[str, float], paths: dict[str, str], shares: dict[str, float]
-) -> None:
+def test_shares_by_hand(capacities: dict[str, float], paths: dict[str, str], shares: dict[str, float]) -> None:
     """Progressive filling, worked on paper."""
     assert max_min_shares(capacities, paths) == pytest.approx(shares)
 
@@ -131,9 +129,7 @@ def test_shares_are_max_min(problem: tuple[dict[str, float], dict[str, list[str]
 
 
 @given(problems(), st.floats(0.1, 10))
-def test_shares_scale_and_ignore_order(
-    problem: tuple[dict[str, float], dict[str, list[str]]], factor: float
-) -> None:
+def test_shares_scale_and_ignore_order(problem: tuple[dict[str, float], dict[str, list[str]]], factor: float) -> None:
     """Twice the capacities give twice the shares, and neither order nor names matter."""
     capacities, paths = problem
     shares = max_min_shares(capacities, paths)
