@@ -89,10 +89,13 @@ class Session:
         jobs = list(zip(scenarios, places, strict=True))
         random.Random(scenarios[0].seed).shuffle(jobs)  # noqa: S311 - order only
         with _progress(len(jobs)) as follow:
-            if len(jobs) == 1:
-                return [execute(*jobs[0], where, follow(jobs[0][0]))]
+
+            def one(job: tuple[Scenario, Path]) -> Run:
+                scenario, place = job
+                return execute(scenario, place, where, follow(scenario))
+
             with ThreadPoolExecutor(side_by_side) as pool:
-                done = list(pool.map(lambda job: execute(*job, where, follow(job[0])), jobs))
+                done = list(pool.map(one, jobs))
         return sorted(done, key=lambda run: run.scenario["seed"])
 
     def _show(self, runs: Sequence[Run], figures: Sequence[Path]) -> None:

@@ -29,6 +29,9 @@ def run_app(app: Callable[..., Any], program: str, arguments: Sequence[str] | No
     except Exception as error:
         if not hasattr(error, "format_message"):  # typer's own complaints about the command line have it
             raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), file=sys.stderr)
+            return 2
         return fail(error.format_message(), 2)
 
 

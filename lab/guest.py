@@ -197,7 +197,7 @@ class Guest:
                     str(self._job.seed),
                     str(self._kernel.path / "linux"),
                     *kernel_arguments(self._job),
-                ],  # fmt: skip
+                ],
                 stdin=None if self._job.tty else subprocess.DEVNULL,
                 stdout=None if self._job.tty else subprocess.PIPE,
                 pass_fds=[fd for fd in (lifeline, error_write) if fd >= 0],

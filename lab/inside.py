@@ -20,7 +20,7 @@ OVS_EARLIEST_S = 11.0
 """Open vSwitch 3.1 counts processors at most every 10 s, from zero: started earlier in a kernel's life it finds none
 and forwards nothing. On the virtual clock the wait is free."""
 
-QUIET = ["--no-chdir", "--log-file=/dev/null", "-vconsole:off", "-vsyslog:off"]
+QUIET = ["-vconsole:off", "-vsyslog:off", "--no-chdir", "--log-file=/dev/null"]
 
 
 def start_openvswitch() -> None:

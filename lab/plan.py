@@ -185,8 +185,8 @@ def _leaves(graph: nx.DiGraph) -> Iterator[str]:
     numbered = ports(graph)
     for index, edge in enumerate(shaped_edges(graph)):
         data = graph.edges[edge]
-        interface = numbered[edge].interface
-        yield f"qdisc replace dev {interface} parent {HTB_MAJOR}:1 handle {index + 16:x}: {leaf(data['aqm'], data['buffer_bytes'])}"
+        place = f"dev {numbered[edge].interface} parent {HTB_MAJOR}:1 handle {index + 16:x}:"
+        yield f"qdisc replace {place} {leaf(data['aqm'], data['buffer_bytes'])}"
 
 
 def _socket_probes(flows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

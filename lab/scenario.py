@@ -287,9 +287,7 @@ def _flow_count(item: str) -> tuple[str, int]:
     return cca, int(count) if colon else 1
 
 
-def make_flows(
-    ccas: Sequence[str], start_gap_s: float = 0.0, generator: Literal["bulk", "iperf3"] = "bulk"
-) -> tuple[Flow, ...]:
+def make_flows(ccas: Sequence[str], start_gap_s: float = 0.0, generator: str = "bulk") -> tuple[Flow, ...]:
     """Return flows for a dumbbell: flow k goes from snd{k} to rcv{k} and starts (k - 1) gaps after the first.
 
     Examples

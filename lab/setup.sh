@@ -11,7 +11,7 @@ set -euo pipefail
 
 checkout=$(cd "$(dirname "$0")/.." && pwd)
 system=/var/cache/fairbed
-packages=(mininet openvswitch-switch iperf3 iproute2 ethtool kmod python3-venv
+packages=(mininet openvswitch-switch iperf3 iproute2 iputils-ping kmod python3-venv
           gcc libc6-dev make flex bison bc libelf-dev libssl-dev xz-utils)
 
 cache=${FAIRBED_CACHE:-}

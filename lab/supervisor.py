@@ -61,7 +61,7 @@ def main():
     directory, lifeline, stderr = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the caller decides, and tells by letting go
-    cpu, claim = claim_cpu()
+    cpu, _claim = claim_cpu()
     os.sched_setaffinity(0, {cpu})
     pid = start(directory, stderr, sys.argv[4], sys.argv[5], sys.argv[6:])
     if stderr >= 0:

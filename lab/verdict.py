@@ -89,6 +89,5 @@ def lateness_problems(lateness_ns: Sequence[int]) -> list[str]:
     late = sum(value > LATE_NS for value in lateness_ns)
     if not lateness_ns or late <= LATE_SHARE * len(lateness_ns):
         return []
-    return [
-        f"{late} of {len(lateness_ns)} samples were more than {LATE_NS / 1e6:g} ms late, at most {max(lateness_ns) / 1e6:.1f} ms"
-    ]
+    worst_ms = max(lateness_ns) / 1e6
+    return [f"{late} of {len(lateness_ns)} samples were more than {LATE_NS / 1e6:g} ms late, at most {worst_ms:.1f} ms"]

@@ -9,15 +9,16 @@
 #
 # The keys cover the configuration and our own sources, so a changed input makes a new lab and an unchanged
 # one costs a fraction of a second. LINUX_SOURCE=FILE.tar.xz replaces the download (for systems that are not
-# Debian). Nothing here needs root.
+# Debian). FAIRBED_KERNEL_CONFIG="config config.debug" adds the memory and undefined-behaviour sanitizers: a lab of
+# its own beside the usual one. Nothing here needs root.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${1:?usage: build.sh CACHE}
-config=$here/${FAIRBED_KERNEL_CONFIG:-config}
+read -ra configs <<<"${FAIRBED_KERNEL_CONFIG:-config}"     # files here, merged in this order
+configs=("${configs[@]/#/$here/}")
 minimum=6.16   # the first release with seccomp=on in user-mode Linux; 5 to 7 times faster than ptrace
 mkdir -p "$cache"
-exec 9>"$cache/.lock"; flock 9     # two set-ups at once: the second waits, then finds the work done
 
 say() { printf '  %s\n' "$*" >&2; }
 die() { printf 'fairbed: %s\n' "$*" >&2; exit 1; }
@@ -58,6 +59,7 @@ source_tarball() {
     printf '%s\n' "$LINUX_SOURCE"; return
   fi
   mkdir -p "$cache/source"
+  exec 8>"$cache/source/.lock"; flock 8
   compgen -G "$cache/source/linux-source-*.tar.xz" >/dev/null || fetch_source
   printf '%s\n' "$cache"/source/linux-source-*.tar.xz | sort -V | tail -n 1
 }
@@ -77,10 +79,10 @@ unpack() {
 configure() {
   sed -i '/^config HZ$/,/default/s/default 100$/default 250/' "$1/arch/um/Kconfig"
   make -s -C "$1" O="$2" ARCH=um tinyconfig >&2
-  "$1/scripts/kconfig/merge_config.sh" -m -O "$2" "$2/.config" "$config" >/dev/null
+  "$1/scripts/kconfig/merge_config.sh" -m -O "$2" "$2/.config" "${configs[@]}" >/dev/null
   make -s -C "$1" O="$2" ARCH=um olddefconfig >&2
   local wanted lost=
-  while read -r wanted; do grep -qxF "$wanted" "$2/.config" || lost+=" $wanted"; done < <(grep -E '^CONFIG_' "$config"; echo CONFIG_HZ=250)
+  while read -r wanted; do grep -qxF "$wanted" "$2/.config" || lost+=" $wanted"; done < <(grep -hE '^CONFIG_' "${configs[@]}"; echo CONFIG_HZ=250)
   [ -z "$lost" ] || die "this kernel source does not keep these options:$lost"
 }
 
@@ -96,6 +98,7 @@ build_kernel() {
     { tail -n 20 "$1/build.log" >&2; die "the lab kernel did not build; the whole log is in $1/build.log"; }
   strip -o "$1/linux.part" "$1/build/linux"
   mv "$1/linux.part" "$1/linux"
+  (cd "$1" && sha256sum linux >checksums)
 }
 
 # $1: the kernel's directory, $2: where the finished lab goes.
@@ -118,14 +121,14 @@ key() { cat "$@" | sha256sum | cut -c1-12; }
 # An existing kernel needs no source archive, so its key can't be the archive's: the newest kernel made from
 # this configuration counts. LINUX_SOURCE names its kernel by the archive's name.
 recipe=2   # raised when configure() or build_kernel() come to make something else
-flavour=$(key "$config" <(echo "$recipe"))
+flavour=$(key "${configs[@]}" <(echo "$recipe"))
 if [ -n "${LINUX_SOURCE:-}" ]; then flavour+=-$(basename "$LINUX_SOURCE" .tar.xz); fi
 kernel=$cache/kernel-$flavour
+exec 9>"$kernel.lock"; flock 9     # two set-ups at once: the second waits, then finds the work done
 lab=$cache/lab-$flavour-$(key "$here"/*.c "$here/build.sh" "$here"/../ndm/*.[ch] "$here"/../ndm/Makefile "$here"/../ndm/Kbuild)
-if [ -e "$lab" ] && ! intact "$lab"; then
-  say "the cached lab kernel is damaged; making it again"
-  rm -rf "$lab" "$kernel/linux" "$kernel/build/linux"
+if ! intact "$lab"; then
+  [ ! -e "$lab" ] || say "the cached lab kernel is damaged; making it again"
+  intact "$kernel" || { rm -f "$kernel/build/linux"; build_kernel "$kernel"; }
+  build_lab "$kernel" "$lab"
 fi
-[ -e "$kernel/linux" ] || build_kernel "$kernel"
-[ -e "$lab" ] || build_lab "$kernel" "$lab"
 printf '%s\n' "$lab"
