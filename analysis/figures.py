@@ -6,194 +6,104 @@ reads in grey and with any colour vision. The same run gives the same bytes.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Ellipse
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
 from analysis import metrics
-from analysis.series import FlowSeries, QueueSeries, RunSeries
-from analysis.summary import Summary, summarise
-from lab.record import RecordError, Run
+from analysis.drawing import (
+    FORMATS,
+    REFERENCE,
+    Draw,
+    Plot,
+    legend_above,
+    line_style,
+    new_figure,
+    panels_figure,
+    plain,
+    reference,
+    run_title,
+    save_figures,
+)
+from analysis.series import FlowSeries, QueueSeries
+from analysis.style import QUEUE_COLOURS, downsample
+from lab.record import Run
 from topologies.units import format_size
 
 __all__ = [
     "backlog_figure",
     "cwnd_figure",
+    "delay_cdf_figure",
     "downsample",
+    "ellipse",
+    "goodput_delay_figure",
     "goodput_figure",
     "jain_figure",
     "mind_figure",
     "overview",
     "rtt_figure",
     "save_all",
+    "share_figure",
 ]
 
 Array = NDArray[np.float64]
 
-# Okabe & Ito's colours, without the yellow that is lost on white; twins share a colour, not a marker.
-LOOKS = {
-    "ndm_tcp": ("#009E73", "o"),
-    "bpf_ndm": ("#009E73", "h"),
-    "ndm2": ("#CC79A7", "P"),
-    "bpf_ndm2": ("#CC79A7", "X"),
-    "cubic": ("#0072B2", "s"),
-    "reno": ("#E69F00", "^"),
-    "bbr": ("#D55E00", "D"),
-}
-OTHER_LOOKS = (("#56B4E9", "v"), ("#000000", "<"), ("#7F7F7F", ">"), ("#56B4E9", "*"), ("#000000", "p"))
-QUEUE_COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7")
-LINE_STYLES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
-REFERENCE: dict[str, Any] = {"color": "#555555", "linestyle": (0, (4, 3)), "linewidth": 1.0, "zorder": 1.5}
-MARKERS_PER_LINE = 9
-LEGEND_COLUMNS = 5
-BUCKETS = 700
-WIDTH_IN = 9.0
-HEIGHT_IN = 4.2
 OVERVIEW_HEIGHT_IN = 12.0
-DPI = 150
 
 
-def downsample(t_s: Array, values: Array, buckets: int = BUCKETS) -> tuple[Array, Array]:
-    """Return at most about 2 points per bucket of equal time, the extremes among them, in order of time.
-
-    A short series comes back as it is. Every bucket keeps its smallest and largest value, so no spike is
-    lost; a gap (NaN) is kept where a bucket has nothing else.
-
-    Examples
-    --------
-    >>> t, v = downsample(np.arange(1000.0), np.where(np.arange(1000) == 500, 9.0, 0.0), buckets=10)
-    >>> t.size, float(v.max())
-    (11, 9.0)
-    """
-    if t_s.size <= 2 * buckets:
-        return t_s, values
-    edges = np.linspace(t_s[0], t_s[-1], buckets + 1)[1:-1]
-    starts = np.unique(np.concatenate([[0], np.searchsorted(t_s, edges)]))
-    starts = starts[starts < t_s.size]
-    stops = np.append(starts[1:], t_s.size)
-    kept: set[int] = set()
-    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-        part = values[start:stop]
-        if np.all(np.isnan(part)):
-            kept.add(start)
-        else:
-            kept.update((start + int(np.nanargmin(part)), start + int(np.nanargmax(part))))
-    index = np.array(sorted(kept))
-    return t_s[index], values[index]
-
-
-@dataclass(frozen=True)
-class _Style:
-    colour: str
-    marker: str
-    line: Any
-    phase: float  # where between two markers the first one sits, so that flows on one line show both
-
-
-class _Plot:
-    """A run's series, its summary and the styles of its flows."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.series = RunSeries(run)
-
-    @cached_property
-    def summary(self) -> Summary:
-        return summarise(self.run)
-
-    @cached_property
-    def styles(self) -> dict[str, _Style]:
-        """Style of each flow: colour and marker by congestion control, line style by its number within it."""
-        ccas = list(dict.fromkeys(flow.cca for flow in self.series.flows))
-        others = [cca for cca in ccas if cca not in LOOKS]
-        looks = LOOKS | {cca: OTHER_LOOKS[i % len(OTHER_LOOKS)] for i, cca in enumerate(others)}
-        seen = dict.fromkeys(ccas, 0)
-        styles = {}
-        for number, flow in enumerate(self.series.flows):
-            styles[flow.flow_id] = _Style(
-                *looks[flow.cca],
-                LINE_STYLES[seen[flow.cca] % len(LINE_STYLES)],
-                number / len(self.series.flows),
-            )
-            seen[flow.cca] += 1
-        return styles
-
-    def line(self, axes: Axes, flow: FlowSeries, t_s: Array, values: Array, **changes: Any) -> None:
-        """Draw one flow's line."""
-        if t_s.size == 0 or np.all(np.isnan(values)):
-            return
-        t_s, values = downsample(t_s, values)
-        style = self.styles[flow.flow_id]
-        options: dict[str, Any] = {
-            "color": style.colour,
-            "linestyle": style.line,
-            "linewidth": 1.3,
-            "marker": style.marker,
-            "markersize": 4.5,
-            "markerfacecolor": "white",
-            "markevery": self._marked(style, t_s),
-        }
-        axes.plot(t_s, values, **(options | changes))
-
-    def _marked(self, style: _Style, t_s: Array) -> list[int]:
-        """Return the samples that carry a marker: evenly spread, each flow's between the others'."""
-        span_s = max(self.series.end_s, 1e-9) / MARKERS_PER_LINE
-        wanted = (np.arange(MARKERS_PER_LINE) + style.phase) * span_s
-        inside = wanted[(wanted >= t_s[0]) & (wanted <= t_s[-1])]
-        return sorted({min(int(index), t_s.size - 1) for index in np.searchsorted(t_s, inside)})
-
-    def legend(self, figure: Figure, flow_ids: Sequence[str]) -> None:
-        """Put the flows' legend below the panels, in rows of equal length."""
-        rows = -(-len(flow_ids) // LEGEND_COLUMNS)
-        handles = [self._handle(flow_id) for flow_id in flow_ids]
-        figure.legend(
-            handles=handles,
-            loc="outside lower center",
-            ncols=-(-len(flow_ids) // rows),
-            handlelength=4.0,
-            frameon=False,
-        )
-
-    def _handle(self, flow_id: str) -> Line2D:
-        style = self.styles[flow_id]
-        return Line2D(
-            [],
-            [],
-            color=style.colour,
-            linestyle=style.line,
-            linewidth=1.5,
-            marker=style.marker,
-            markersize=4.5,
-            markerfacecolor="white",
-            label=flow_id,
-        )
-
-
-Draw = Callable[[_Plot, Axes], list[Line2D]]
-"""Draws into the axes and returns the legend entries that only it needs."""
-
-
-def _draw_goodput(plot: _Plot, axes: Axes) -> list[Line2D]:
+def _draw_goodput(plot: Plot, axes: Axes) -> list[Line2D]:
     windows = plot.series.windows
     for flow, rates in zip(plot.series.flows, windows.goodput_mbit, strict=True):
         plot.line(axes, flow, windows.centres_s, rates)
     axes.set_ylabel("goodput (Mbit/s)")
     axes.set_ylim(bottom=0)
     shares = {flow.fair_share_mbit for flow in plot.series.flows if flow.fair_share_mbit}
-    return [_reference(axes, share, f"fair share {share:.4g} Mbit/s") for share in sorted(shares)]
+    return [reference(axes, share, f"fair share {share:.4g} Mbit/s") for share in sorted(shares)]
 
 
-def _draw_cwnd(plot: _Plot, axes: Axes) -> list[Line2D]:
+def _draw_share(plot: Plot, axes: Axes) -> list[Line2D]:
+    """Stack the flows' parts of the goodput; a window in which nothing arrives is a gap."""
+    windows = plot.series.windows
+    rates = np.nan_to_num(windows.goodput_mbit)
+    axes.set_ylabel("share of goodput (%)")
+    axes.set_ylim(0, 100)
+    total = rates.sum(axis=0)
+    if not total.any():
+        return []
+    t_s, shares = _thinned(windows.centres_s, 100 * rates / np.where(total > 0, total, np.nan))
+    looks = [plot.looks[flow.flow_id] for flow in plot.series.flows]
+    bands = axes.stackplot(t_s, shares, colors=[look.colour for look in looks], edgecolor="white", linewidth=0.4)
+    for number, band in enumerate(bands):
+        band.set_hatch(HATCHES[number % len(HATCHES)])
+    for edge in np.cumsum(_fair_parts(plot.series.flows))[:-1]:
+        axes.axhline(100 * edge, **(REFERENCE | {"zorder": 3}))
+    return [
+        Line2D([], [], **REFERENCE, label="fair shares"),
+        Line2D([], [], linestyle="", label="stacked in the legend's order"),
+    ]
+
+
+def _thinned(t_s: Array, rows: Array, most: int = 1500) -> tuple[Array, Array]:
+    """Return means over as many neighbours as leave at most `most` columns: a band has an area, not extremes."""
+    step = -(-t_s.size // most)
+    starts = np.arange(0, t_s.size, step)
+    return t_s[starts], np.add.reduceat(rows, starts, axis=1) / np.diff(starts, append=t_s.size)
+
+
+def _fair_parts(flows: Sequence[FlowSeries]) -> Array:
+    """Return each flow's part of the sum of the fair shares; nothing when one is unknown."""
+    shares = np.array([flow.fair_share_mbit or np.nan for flow in flows])
+    return shares / shares.sum() if np.all(shares > 0) else np.zeros(0)
+
+
+def _draw_cwnd(plot: Plot, axes: Axes) -> list[Line2D]:
     top = 1.0
     for flow in plot.series.flows:
         cwnd = flow.values("cwnd_segments")
@@ -206,19 +116,19 @@ def _draw_cwnd(plot: _Plot, axes: Axes) -> list[Line2D]:
     return [Line2D([], [], color="#555555", linewidth=0.6, label="ssthresh (thin)")]
 
 
-def _draw_rtt(plot: _Plot, axes: Axes) -> list[Line2D]:
+def _draw_rtt(plot: Plot, axes: Axes) -> list[Line2D]:
     for flow in plot.series.flows:
         plot.line(axes, flow, flow.t_s, flow.values("srtt_ms"), linewidth=0.9)
     axes.set_ylabel("smoothed RTT (ms)")
     bases = plot.series.base_rtts_ms
-    entries = [_reference(axes, base, f"base RTT {base:.4g} ms") for base in bases]
+    entries = [reference(axes, base, f"base RTT {base:.4g} ms") for base in bases]
     low, high = axes.get_ylim()
     if bases:
         axes.set_ylim(bottom=max(0.0, bases[0] - 0.08 * (high - min(low, bases[0]))))
     return entries
 
 
-def _draw_backlog(plot: _Plot, axes: Axes) -> list[Line2D]:
+def _draw_backlog(plot: Plot, axes: Axes) -> list[Line2D]:
     queues = plot.series.bottlenecks
     entries = []
     for number, queue in enumerate(queues):
@@ -228,7 +138,7 @@ def _draw_backlog(plot: _Plot, axes: Axes) -> list[Line2D]:
         entries.append(Line2D([], [], color=colour, linewidth=0.9, label=f"backlog at {queue.queue_id}"))
         entries += _draw_drops(axes, queue)
     limits = {queue.buffer_bytes for queue in queues if queue.buffer_bytes}
-    entries += [_reference(axes, limit, f"buffer {format_size(limit)}") for limit in sorted(limits)]
+    entries += [reference(axes, limit, f"buffer {format_size(limit)}") for limit in sorted(limits)]
     axes.set_ylabel("backlog (kB)")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size / 1e3:g}"))
     top = max([*limits, *(np.nanmax(queue.values("backlog_bytes"), initial=0.0) for queue in queues)], default=0.0)
@@ -258,7 +168,7 @@ def _delay_axis(axes: Axes, rate_mbit: float) -> None:
     right.set_ylabel("queueing delay (ms)")
 
 
-def _draw_jain(plot: _Plot, axes: Axes) -> list[Line2D]:
+def _draw_jain(plot: Plot, axes: Axes) -> list[Line2D]:
     windows, jain = plot.series.windows, plot.summary.jain
     # One flow alone has an index of 1, which would read as perfect fairness.
     contested = np.where(windows.contested, windows.jain, np.nan)
@@ -268,17 +178,24 @@ def _draw_jain(plot: _Plot, axes: Axes) -> list[Line2D]:
         return []
     (line,) = axes.plot(*downsample(windows.centres_s, contested), color="#000000", linewidth=1.2)
     line.set_label(f"windows of {windows.length_s:g} s")
+    fair = axes.axhline(metrics.FAIR_JAIN, color="#BBBBBB", linewidth=0.8, zorder=1.3)
+    fair.set_label(f"fair from {metrics.FAIR_JAIN:g}{_converged(plot)}")
     if jain is None:
-        return [line]
+        return [line, fair]
     (lifetime,) = axes.plot([plot.summary.start_s, plot.summary.end_s], [jain, jain], **REFERENCE)
     lifetime.set_label(f"lifetime {jain:.3f}")
-    return [line, lifetime]
+    return [line, fair, lifetime]
+
+
+def _converged(plot: Plot) -> str:
+    found = plot.summary.convergence_time_s
+    return ", not held for 5 s" if found is None else f", held {found:.3g} s after the last flow joined"
 
 
 def _draw_column(column: str, label: str, top: float | None, bottom: float | None) -> Draw:
     """Return a function that draws one column of the flows that have it."""
 
-    def draw(plot: _Plot, axes: Axes) -> list[Line2D]:
+    def draw(plot: Plot, axes: Axes) -> list[Line2D]:
         for flow in plot.series.flows:
             plot.line(axes, flow, flow.t_s, flow.values(column), linewidth=0.9)
         axes.set_ylabel(label)
@@ -287,6 +204,8 @@ def _draw_column(column: str, label: str, top: float | None, bottom: float | Non
 
     return draw
 
+
+HATCHES = ("", "///", "...", "xxx", "\\\\\\")
 
 FLAGS = ("DATA", "SS", "CONG", "LOSS", "NOISE")
 
@@ -301,7 +220,7 @@ def _spans(t_s: Array, bits: NDArray[np.int64]) -> list[tuple[float, float]]:
     ]
 
 
-def _draw_flags(plot: _Plot, axes: Axes) -> list[Line2D]:
+def _draw_flags(plot: Plot, axes: Axes) -> list[Line2D]:
     """Draw one lane per flag bit, a bar where it is set; the flows share a lane, one below the other."""
     flows = [flow for flow in plot.series.flows if flow.has("ndm_flags")]
     height = 0.6 / max(1, len(flows))
@@ -310,7 +229,7 @@ def _draw_flags(plot: _Plot, axes: Axes) -> list[Line2D]:
         for bit in range(len(FLAGS)):
             bars = _spans(flow.t_s, flags >> bit & 1)
             bottom = bit + 0.3 - height * (number + 1)
-            axes.broken_barh(bars, (bottom, 0.9 * height), color=plot.styles[flow.flow_id].colour)
+            axes.broken_barh(bars, (bottom, 0.9 * height), color=plot.looks[flow.flow_id].colour)
     axes.set_yticks(range(len(FLAGS)), FLAGS)
     axes.set_ylim(-0.5, len(FLAGS) - 0.5)
     axes.set_ylabel("flags (set)")
@@ -318,40 +237,137 @@ def _draw_flags(plot: _Plot, axes: Axes) -> list[Line2D]:
     return [Line2D([], [], linestyle="", label=f"downwards: {order}")] if len(flows) > 1 else []
 
 
-def goodput_figure(run: Run) -> Figure:
+def goodput_figure(run: Run | Plot) -> Figure:
     """Return goodput over time, in sliding windows drawn at their middle, with the fair share dashed."""
-    return _figure(_Plot(run), [_draw_goodput], "Goodput")
+    return panels_figure(Plot.of(run), [_draw_goodput], "Goodput")
 
 
-def cwnd_figure(run: Run) -> Figure:
+def cwnd_figure(run: Run | Plot) -> Figure:
     """Return the congestion window over time, ssthresh thin."""
-    return _figure(_Plot(run), [_draw_cwnd], "Congestion window")
+    return panels_figure(Plot.of(run), [_draw_cwnd], "Congestion window")
 
 
-def rtt_figure(run: Run) -> Figure:
+def rtt_figure(run: Run | Plot) -> Figure:
     """Return the smoothed RTT over time, the configured base RTT dashed."""
-    return _figure(_Plot(run), [_draw_rtt], "Round-trip time")
+    return panels_figure(Plot.of(run), [_draw_rtt], "Round-trip time")
 
 
-def backlog_figure(run: Run) -> Figure:
+def backlog_figure(run: Run | Plot) -> Figure:
     """Return the bottleneck's backlog over time, the buffer dashed, drops marked."""
-    return _figure(_Plot(run), [_draw_backlog], "Bottleneck backlog", flows=())
+    return panels_figure(Plot.of(run), [_draw_backlog], "Bottleneck backlog", flows=())
 
 
-def jain_figure(run: Run) -> Figure:
+def jain_figure(run: Run | Plot) -> Figure:
     """Return Jain's index over time in sliding windows, the lifetime's dashed."""
-    return _figure(_Plot(run), [_draw_jain], "Fairness", flows=())
+    return panels_figure(Plot.of(run), [_draw_jain], "Fairness", flows=())
 
 
-def overview(run: Run) -> Figure:
+def share_figure(run: Run | Plot) -> Figure:
+    """Return each flow's share of the goodput over time, stacked, the fair shares dashed."""
+    return panels_figure(Plot.of(run), [_draw_share], "Share of goodput")
+
+
+def delay_cdf_figure(run: Run | Plot) -> Figure:
+    """Return the distributions of the flows' smoothed RTT and of the bottlenecks' queueing delay after the warm-up."""
+    plot = Plot.of(run)
+    figure = new_figure()
+    left, right = figure.subplots(1, 2, sharey=True)
+    for flow in plot.series.flows:
+        look = plot.looks[flow.flow_id]
+        _draw_cdf(plot, left, flow.known("srtt_ms"), color=look.colour, linestyle=line_style(look))
+    entries = []
+    for number, queue in enumerate(queue for queue in plot.series.bottlenecks if queue.rate_mbit):
+        t_s, backlog = queue.known("backlog_bytes")
+        delays = metrics.backlog_delay_ms(backlog, queue.rate_mbit or 1.0)
+        style: dict[str, Any] = {"color": QUEUE_COLOURS[number % len(QUEUE_COLOURS)]}
+        _draw_cdf(plot, right, (t_s, delays), **style)
+        entries.append(Line2D([], [], label=queue.queue_id, **style))
+    left.set(xlabel="smoothed RTT (ms)", ylabel="part of the samples (0 to 1)", ylim=(0, 1.02))
+    right.set_xlabel("queueing delay, backlog ÷ rate (ms)")
+    for axes in (left, right):
+        plain(axes)
+    for base_ms in plot.series.base_rtts_ms:
+        left.axvline(base_ms, **REFERENCE)
+    bases = [Line2D([], [], **REFERENCE, label="base RTT")] if plot.series.base_rtts_ms else []
+    legend_above(left, bases)
+    legend_above(right, entries)
+    run_title(figure, plot, "Delay distributions after the warm-up")
+    plot.legend(figure, list(plot.looks))
+    return figure
+
+
+def _draw_cdf(plot: Plot, axes: Axes, samples: tuple[Array, Array], **style: Any) -> None:
+    """Draw the empirical distribution function of the samples after the warm-up, in at most 1001 steps."""
+    t_s, values = samples
+    values = np.sort(values[t_s >= plot.series.warmup_s])
+    if values.size:
+        parts = np.linspace(0, 1, min(values.size, 1001))
+        axes.plot(np.quantile(values, parts), parts, linewidth=1.3, **style)
+
+
+def goodput_delay_figure(run: Run | Plot) -> Figure:
+    """Return goodput against RTT inflation: a point per window, and the ellipse of one standard deviation per flow.
+
+    Up and to the right is better: the delay axis is turned round. Source of the form: K. Winstein,
+    H. Balakrishnan, "TCP ex Machina", SIGCOMM 2013.
+    """
+    plot = Plot.of(run)
+    figure = new_figure(4.8)
+    axes = figure.subplots()
+    for flow, rates in zip(plot.series.flows, plot.series.windows.goodput_mbit, strict=True):
+        look = plot.looks[flow.flow_id]
+        points = _window_points(plot, flow, rates)
+        shown = points[:: -(-len(points) // 400) or 1]
+        faint: dict[str, Any] = {"color": look.colour, "alpha": 0.25, "linewidths": 0, "s": 12}
+        axes.scatter(shown[:, 0], shown[:, 1], marker=look.marker, **faint)
+        ellipse(axes, points, color=look.colour, linestyle=line_style(look), marker=look.marker)
+    axes.set(xlabel="RTT above the base RTT, mean of a window (ms); better to the right", ylabel="goodput (Mbit/s)")
+    axes.set_ylim(bottom=0)
+    axes.invert_xaxis()
+    plain(axes)
+    run_title(figure, plot, f"Goodput and delay, windows of {plot.series.windows.length_s:g} s after the warm-up")
+    plot.legend(figure, list(plot.looks))
+    return figure
+
+
+def _window_points(plot: Plot, flow: FlowSeries, rates: Array) -> Array:
+    """Return RTT inflation and goodput of each window after the warm-up that has both."""
+    windows = plot.series.windows
+    t_s, srtt = flow.known("srtt_ms")
+    if flow.base_rtt_ms is None or t_s.size == 0:
+        return np.zeros((0, 2))
+    sums = np.concatenate([[0.0], np.cumsum(srtt)])
+    first, last = (np.searchsorted(t_s, windows.starts_s + length) for length in (0.0, windows.length_s))
+    with np.errstate(invalid="ignore"):
+        delays = (sums[last] - sums[first]) / (last - first) - flow.base_rtt_ms
+    points = np.column_stack([delays, rates])[windows.starts_s >= plot.series.warmup_s]
+    return np.asarray(points[~np.isnan(points).any(axis=1)])
+
+
+def ellipse(axes: Axes, points: Array, color: str, linestyle: Any, marker: str) -> None:
+    """Draw the mean of points and, from three of them on, the ellipse of one standard deviation around it."""
+    if len(points) == 0:
+        return
+    middle = points.mean(axis=0)
+    axes.plot(*middle, marker=marker, color=color, markeredgecolor="black", markersize=8, linestyle="")
+    if len(points) < 3:
+        return
+    variances, directions = np.linalg.eigh(np.cov(points.T))
+    width, height = 2 * np.sqrt(np.maximum(variances, 0))
+    angle = float(np.degrees(np.arctan2(directions[1, 0], directions[0, 0])))
+    look: dict[str, Any] = {"fill": False, "edgecolor": color, "linestyle": linestyle, "linewidth": 1.5}
+    axes.add_patch(Ellipse((float(middle[0]), float(middle[1])), float(width), float(height), angle=angle, **look))
+
+
+def overview(run: Run | Plot) -> Figure:
     """Return goodput, cwnd, RTT, backlog and Jain's index, stacked on one time axis."""
     draws = [_draw_goodput, _draw_cwnd, _draw_rtt, _draw_backlog, _draw_jain]
-    return _figure(_Plot(run), draws, "Overview", height_in=OVERVIEW_HEIGHT_IN)
+    return panels_figure(Plot.of(run), draws, "Overview", height_in=OVERVIEW_HEIGHT_IN)
 
 
-def mind_figure(run: Run) -> Figure | None:
+def mind_figure(run: Run | Plot) -> Figure | None:
     """Return the NDM algorithm's state over time; None when no flow recorded any."""
-    plot = _Plot(run)
+    plot = Plot.of(run)
     lanes: list[tuple[str, Draw]] = [
         ("ndm_entropy", _draw_column("ndm_entropy", "entropy (‰)", 1040, -40)),
         ("ndm_flags", _draw_flags),
@@ -360,11 +376,11 @@ def mind_figure(run: Run) -> Figure | None:
     ]
     draws = [draw for column, draw in lanes if any(flow.has(column) for flow in plot.series.flows)]
     having = [flow.flow_id for flow in plot.series.flows if any(flow.has(column) for column, _ in lanes)]
-    return _figure(plot, draws, "NDM state", having, 2.3 * len(draws) + 1.4) if draws else None
+    return panels_figure(plot, draws, "NDM state", having, 2.3 * len(draws) + 1.4) if draws else None
 
 
-def save_all(run: Run, directory: str | Path) -> list[Path]:
-    """Write every figure of the run as PNG (150 dpi) and SVG, and return the files, the overview first.
+def save_all(run: Run | Plot, directory: str | Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write every figure of the run and return the files, the overview first; PNG (150 dpi) and SVG by default.
 
     Figures of the same name in the directory are replaced. The same run gives the same bytes.
 
@@ -373,112 +389,17 @@ def save_all(run: Run, directory: str | Path) -> list[Path]:
     RecordError
         When a table is damaged, or the directory cannot be written.
     """
-    directory = Path(directory)
-    figures = {
-        "overview": overview(run),
-        "goodput": goodput_figure(run),
-        "cwnd": cwnd_figure(run),
-        "rtt": rtt_figure(run),
-        "backlog": backlog_figure(run),
-        "jain": jain_figure(run),
-        "mind": mind_figure(run),
+    plot = Plot.of(run)
+    draws: dict[str, Callable[[Plot], Figure | None]] = {
+        "overview": overview,
+        "goodput": goodput_figure,
+        "share": share_figure,
+        "cwnd": cwnd_figure,
+        "rtt": rtt_figure,
+        "backlog": backlog_figure,
+        "jain": jain_figure,
+        "delay-cdf": delay_cdf_figure,
+        "goodput-delay": goodput_delay_figure,
+        "mind": mind_figure,
     }
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        return [
-            _save(figure, directory / f"{name}.{suffix}")
-            for name, figure in figures.items()
-            if figure is not None
-            for suffix in ("png", "svg")
-        ]
-    except OSError as error:
-        raise RecordError(f"cannot write figures to {directory}: {error.strerror or error}") from error
-
-
-def _save(figure: Figure, path: Path) -> Path:
-    # A fixed salt for the ids and no date: the same picture is the same file.
-    with mpl.rc_context({"svg.hashsalt": "fairbed"}):
-        metadata = {"Date": None} if path.suffix == ".svg" else None
-        figure.savefig(path, dpi=DPI, metadata=metadata)
-    return path
-
-
-def _figure(
-    plot: _Plot,
-    draws: Sequence[Draw],
-    subject: str,
-    flows: Sequence[str] | None = None,
-    height_in: float = HEIGHT_IN,
-) -> Figure:
-    """Return a figure with one panel per drawing, on one time axis, legends outside of the data.
-
-    `flows` are the ones in the legend, all when None.
-    """
-    figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(len(draws), 1, sharex=True, squeeze=False)[:, 0]
-    for axes, draw in zip(panels, draws, strict=True):
-        entries = draw(plot, axes)
-        _decorate(plot, axes)
-        if entries:
-            axes.legend(
-                handles=entries,
-                loc="lower right",
-                bbox_to_anchor=(1, 1),
-                borderaxespad=0.1,
-                ncols=5,
-                frameon=False,
-                fontsize="small",
-            )
-    panels[-1].set_xlabel("time since the run began (s)")
-    _title(figure, plot, subject)
-    shown = list(plot.styles) if flows is None else list(flows)
-    if shown:
-        plot.legend(figure, shown)
-    return figure
-
-
-def _title(figure: Figure, plot: _Plot, subject: str) -> None:
-    summary = plot.summary
-    seed = "" if summary.seed is None else f", seed {summary.seed}"
-    lines = [f"{subject}: {plot.run.name}{seed}", f"verdict: {summary.verdict}"]
-    if summary.verdict_reasons:
-        lines[1] += f" ({_shortened('; '.join(summary.verdict_reasons))})"
-    if summary.outcome != "complete":
-        lines[1] += f"; {summary.outcome} at {summary.end_s:.4g} s"
-    sound = summary.verdict == "valid" and summary.outcome == "complete"
-    figure.suptitle("\n".join(lines), fontsize="medium", color="black" if sound else "#B2182B")
-
-
-def _shortened(text: str, length: int = 80) -> str:
-    return text if len(text) <= length else f"{text[: length - 1]}…"
-
-
-def _decorate(plot: _Plot, axes: Axes) -> None:
-    """Give every panel the same time axis, grid and warm-up."""
-    end_s, warmup_s = plot.series.end_s, plot.series.warmup_s
-    axes.set_xlim(0, end_s or 1.0)
-    axes.grid(True, linewidth=0.4, color="#DDDDDD")
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    if warmup_s > 0:
-        axes.axvspan(0, min(warmup_s, end_s or 1.0), color="#F0F0F0", zorder=0)
-        axes.text(
-            0.004 * (end_s or 1.0),
-            1.0,
-            "warm-up",
-            transform=axes.get_xaxis_transform(),
-            fontsize="x-small",
-            color="#555555",
-            va="bottom",
-            ha="left",
-        )
-    if not axes.lines and not axes.collections:
-        axes.text(0.5, 0.5, "nothing to show", transform=axes.transAxes, ha="center", color="#555555")
-
-
-def _reference(axes: Axes, value: float, label: str) -> Line2D:
-    """Draw a dashed horizontal line and return its legend entry."""
-    axes.axhline(value, **REFERENCE)
-    return Line2D([], [], **REFERENCE, label=label)
+    return save_figures({name: draw(plot) for name, draw in draws.items()}, directory, formats)

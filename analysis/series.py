@@ -192,6 +192,22 @@ class RunSeries:
         return QueueSeries(frame, queue_id, _number(settings, "rate_mbit"), _number(settings, "buffer_bytes"))
 
     @cached_property
+    def marks(self) -> list[tuple[float, str, str]]:
+        """What happened while the run was measured: time in s, kind, words.
+
+        The kinds are "join" and "leave" (flows, but for those that are there from the beginning or to the end),
+        "controller" and "link".
+        """
+        marks = [(flow.active_s[0], "join", flow.flow_id) for flow in self.flows if flow.active_s[0] > 0]
+        marks += [(flow.active_s[1], "leave", flow.flow_id) for flow in self.flows if flow.active_s[1] < self.end_s]
+        events = self.run.events.filter(
+            pl.col("source").is_in(["controller", "link"]) & (pl.col("t_s") > 0) & (pl.col("t_s") < self.end_s)
+        )
+        for t_s, source, kind, subject in events.select("t_s", "source", "kind", "subject").iter_rows():
+            marks.append((t_s, source, f"{kind} {subject}".strip()))
+        return sorted(marks)
+
+    @cached_property
     def base_rtts_ms(self) -> list[float]:
         """The different base RTTs of the flows, in rising order."""
         return sorted({flow.base_rtt_ms for flow in self.flows if flow.base_rtt_ms is not None})

@@ -12,7 +12,7 @@ from analysis import metrics
 from analysis.series import FlowSeries, QueueSeries, RunSeries
 from lab.record import Run
 
-__all__ = ["FlowSummary", "QueueSummary", "Summary", "summarise"]
+__all__ = ["FlowSummary", "QueueSummary", "Summary", "summarise", "summarise_series"]
 
 T = TypeVar("T")
 
@@ -142,7 +142,12 @@ class Summary:
 
 def summarise(run: Run) -> Summary:
     """Return a run as numbers; also of one that crashed, with what it recorded."""
-    return _Summariser(RunSeries(run)).summary()
+    return summarise_series(RunSeries(run))
+
+
+def summarise_series(series: RunSeries) -> Summary:
+    """Return a run, whose samples are arrays already, as numbers."""
+    return _Summariser(series).summary()
 
 
 class _Summariser:

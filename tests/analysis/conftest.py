@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_runs import MakeRun, constant_run, sawtooth
 
 from lab.record import Run
+from tests.analysis.synthetic_runs import MakeRun, constant_run, sawtooth
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from synthetic_runs import MakeRun
 
 from analysis.__main__ import main
 from lab.record import Run
+from tests.analysis.synthetic_runs import MakeRun
 
 FLOWS = {"cubic-1": 6.0, "bbr-1": 4.0}
 Capture = pytest.CaptureFixture[str]
@@ -44,7 +44,7 @@ def test_plot_prints_the_files(make_run: MakeRun, tmp_path: Path, capsys: Captur
     """Each file printed is there."""
     assert main(["plot", str(make_run(FLOWS).path), "-o", str(tmp_path / "out")]) == 0
     files = [Path(line) for line in capsys.readouterr().out.splitlines()]
-    assert len(files) == 12 and all(file.stat().st_size > 1000 for file in files)
+    assert len(files) == 18 and all(file.stat().st_size > 1000 for file in files)
 
 
 def test_compare(make_run: MakeRun, capsys: Capture) -> None:

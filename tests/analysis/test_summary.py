@@ -6,7 +6,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 from rich.console import Console
-from synthetic_runs import MakeRun
 
 from analysis import (
     Run,
@@ -18,6 +17,7 @@ from analysis import (
     summary_table,
 )
 from lab.record import FLOWS, RecordError
+from tests.analysis.synthetic_runs import MakeRun
 from topologies.errors import UsageError
 
 FOUR = {"ndm_tcp-1": 8.0, "cubic-1": 6.0, "reno-1": 4.0, "bbr-1": 1.0}
