@@ -11,6 +11,7 @@ from typing import IO, Annotated
 
 import typer
 
+from lab.cca_commands import cca_app
 from lab.commandline import run_app
 from lab.guest import Clock, Guest, Job, default_environment
 from lab.kernels import CHECKOUT, lab_kernel
@@ -22,6 +23,8 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
+
+app.add_typer(cca_app, name="cca")
 
 ClockOption = Annotated[str, typer.Option(help="real, or virtual: sleeping costs no time, a busy loop never ends.")]
 Memory = Annotated[int, typer.Option(min=128, help="Its memory, MB.", metavar="MB")]

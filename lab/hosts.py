@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab.cca import REMEDIES, is_available
+from lab.cca import REMEDIES, has_algorithm
 
 PROGRAMS = {"mnexec": "mininet", "ovs-vsctl": "openvswitch-switch", "tc": "iproute2", "ip": "iproute2"}
 """Program -> Debian package that has it."""
@@ -29,7 +29,7 @@ def missing(ccas: Iterable[str]) -> list[str]:
     if not OVS_SOCKET.exists():
         found.append("a running Open vSwitch (service openvswitch-switch start)")
     found += [
-        f"the algorithm {cca} ({REMEDIES.get(cca, f'modprobe tcp_{cca}')})" for cca in ccas if not is_available(cca)
+        f"the algorithm {cca} ({REMEDIES.get(cca, f'modprobe tcp_{cca}')})" for cca in ccas if not has_algorithm(cca)
     ]
     return found
 

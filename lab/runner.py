@@ -154,7 +154,8 @@ def environment() -> dict[str, Any]:
 def carry_out(plan: Mapping[str, Any], raw: Path) -> None:
     """Run the plan; every phase is told before it begins."""
     scenario = plan["scenario"]
-    check_available(plan["flows"])
+    names = check_available(plan["flows"])
+    flows: list[Mapping[str, Any]] = [{**flow, "kernel_cca": names[flow["kernel_cca"]]} for flow in plan["flows"]]
     with ExitStack() as stack:
         tell(phase="network")
         network = stack.enter_context(Network(plan, LISTEN))
@@ -163,11 +164,11 @@ def carry_out(plan: Mapping[str, Any], raw: Path) -> None:
         network.add_leaves()
         tell(phase="calibration")
         facts = {
-            "environment": environment(),
-            "idle_rtt_ms": idle_rtt_ms(network.namespaces(), plan["flows"]),
+            "environment": environment() | {"kernel_ccas": names},
+            "idle_rtt_ms": idle_rtt_ms(network.namespaces(), flows),
         }
         tell(phase="flows", duration_s=scenario["duration_s"])
-        begin = stack.enter_context(traffic(network, plan["flows"], raw))
+        begin = stack.enter_context(traffic(network, flows, raw))
         sampler = Sampler(network.namespaces(), plan["probes"], raw / "samples")
         t0_ns = time.monotonic_ns() + LEAD_NS
         (raw / "facts.json").write_text(json.dumps({**facts, "t0_ns": t0_ns}, indent=1))
