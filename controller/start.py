@@ -1,0 +1,43 @@
+"""How others start the controller process; importing this loads neither the controller nor a framework."""
+
+import sys
+from pathlib import Path
+
+__all__ = ["command"]
+
+
+def command(
+    plan: Path,
+    listen: str = "127.0.0.1:6653",
+    framework: str = "ryu",
+    events: Path | None = None,
+    ready_fd: int | None = None,
+    ovsdb: str | None = None,
+) -> list[str]:
+    """Return the controller's command line, to be started in the checkout's folder.
+
+    Parameters
+    ----------
+    plan : pathlib.Path
+        File written by `controller.plan.write`.
+    listen : str
+        Loopback address and port.
+    framework : str
+        "ryu" or "os-ken".
+    events : pathlib.Path, optional
+        Gets one JSON object a line.
+    ready_fd : int, optional
+        Descriptor that the process inherits: b"ready\\n" means that all rules are in force, an end without it
+        that the process failed.
+    ovsdb : str, optional
+        "unix:/path" of the OVSDB server, where it isn't the usual one.
+
+    Examples
+    --------
+    >>> " ".join(command(Path("plan.json"), framework="os-ken", ready_fd=5)[1:])
+    '-m controller --plan plan.json --listen 127.0.0.1:6653 --framework os-ken --ready-fd 5'
+    """
+    options = {"--events": events, "--ready-fd": ready_fd, "--ovsdb": ovsdb}
+    given = [str(part) for name, value in options.items() if value is not None for part in (name, value)]
+    required = ["--plan", str(plan), "--listen", listen, "--framework", framework]
+    return [sys.executable, "-m", "controller", *required, *given]
