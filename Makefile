@@ -5,7 +5,7 @@
 PYTHON := .venv/bin/python
 CODE := topologies lab controller analysis experiments tests benchmarks
 
-.PHONY: help setup dumbbell test lint unit system bench clean
+.PHONY: help setup dumbbell test lint unit system lab-debug test-stock bench clean
 help:
 	@sed -n 's/^# make/make/p' Makefile
 
@@ -27,7 +27,15 @@ unit: setup
 
 # make system     the tests that run the real thing in the lab kernel
 system: setup
-	$(PYTHON) -m pytest -m system tests
+	$(PYTHON) -m pytest -m "system and not slow" tests
+
+# make lab-debug  NDM-TCP in a lab kernel with memory and undefined-behaviour sanitizers (builds that kernel once, ten minutes)
+lab-debug: setup
+	$(PYTHON) -m pytest -m slow tests/kernel/test_debug_kernel.py
+
+# make test-stock NDM-TCP on the Debian kernels of this machine, in QEMU
+test-stock: setup
+	$(PYTHON) -m pytest -m slow -s tests/kernel/test_stock_kernel.py
 
 test: lint
 	$(PYTHON) -m pytest --doctest-modules topologies lab analysis controller tests

@@ -1,0 +1,77 @@
+"""NDM-TCP on the kernels that Debian ships, booted in QEMU: ``make test-stock``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kernel.ndm_harness import CORE, ROOT
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+STOCK = ROOT / "kernel" / "stock"
+SECONDS = 20
+RATE_MBIT = 50.0
+RELEASES = sorted(image.name.removeprefix("vmlinuz-") for image in Path("/boot").glob("vmlinuz-*"))
+
+
+def boot(release: str, *command: str) -> tuple[int, str]:
+    """Return the exit status and the output of a command on that kernel."""
+    argv = [str(STOCK / "boot.sh"), release, *command]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def require(release: str | None) -> str:
+    """Return the release, or skip and say what is missing."""
+    if release is None:
+        pytest.skip("no kernel in /boot (apt-get install linux-image-amd64 linux-headers-amd64)")
+    if not Path("/lib/modules", release, "build", "Makefile").exists():
+        pytest.skip(f"no headers of {release} (apt-get install linux-headers-{release})")
+    for tool, package in (("qemu-system-x86_64", "qemu-system-x86"), ("busybox", "busybox-static"), ("cpio", "cpio")):
+        if not shutil.which(tool):
+            pytest.skip(f"{tool} is not installed (apt-get install {package})")
+    return release
+
+
+@pytest.mark.parametrize("release", RELEASES or [None], ids=str)
+def test_module_on_a_stock_kernel(release: str | None, tmp_path: Path) -> None:
+    """Built against its headers, loaded, 20 s of iperf3 over 20 ms +- 5 ms, 0.5 % loss, 50 Mbit/s; unloaded."""
+    release = require(release)
+    build = ["make", "-s", "-C", str(CORE), f"KDIR=/lib/modules/{release}/build", f"BUILD={tmp_path}"]
+    subprocess.run(build, check=True, capture_output=True)
+    status, said = boot(release, str(STOCK / "check.sh"), str(tmp_path / "ndm_tcp.ko"), str(SECONDS))
+    assert status == 0, said
+    assert f"release {release}" in said
+    assert "ndm_tcp: state of a connection: ndm_tcp 72, ndm2 80 of at most 104 bytes" in said
+    assert said.count("published behaviour: window is not bounded by use") == 1
+    assert "unloaded yes" in said
+    assert "complaints 0" in said
+    reports = dict(report(line) for line in said.splitlines() if line.startswith("report "))
+    for name in ("ndm_tcp", "ndm2", "cubic"):
+        assert reports[name]["sender_tcp_congestion"] == name
+        assert 1.0 < reports[name]["sum_received"]["bits_per_second"] / 1e6 < RATE_MBIT
+        print(
+            f"{release} {name}: {reports[name]['sum_received']['bits_per_second'] / 1e6:.2f} Mbit/s, "
+            f"{reports[name]['sum_sent']['retransmits']} retransmissions"
+        )
+
+
+def report(line: str) -> tuple[str, dict[str, Any]]:
+    """Return the algorithm and the end of iperf3's report from one line of check.sh."""
+    _, name, text = line.split(" ", 2)
+    return name, json.loads(text)["end"]
+
+
+def test_exit_status_and_errors_come_through() -> None:
+    """The guest's status is boot.sh's; a kernel that is not there is named, with the package that has it."""
+    status, said = boot("9.9.9-none", "true")
+    assert (status, "apt-get install linux-image-9.9.9-none" in said) == (125, True)
+    if RELEASES:
+        status, said = boot(require(RELEASES[-1]), "/bin/sh", "-c", "echo root is $(id -u) on $(uname -r); exit 7")
+        assert (status, said) == (7, f"root is 0 on {RELEASES[-1]}\n")
