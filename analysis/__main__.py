@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from analysis.repeats import compare, same_scenario, summarise_repeats
+from analysis.groups import group_runs
+from analysis.repeats import compare, summarise_repeats
 from analysis.summary import summarise
 from analysis.tables import comparison_table, repeats_table, summary_table
 from lab.record import INFO_FILE, Run
@@ -29,7 +30,7 @@ def summary_command(runs: Runs, as_json: Json = False) -> None:
     """Print the tables of each run, and mean and interval over repeats."""
     opened = _open_all(runs)
     summaries = [summarise(run) for run in opened]
-    repeats = [summarise_repeats(group) for group in _groups(opened) if len(group) > 1]
+    repeats = [summarise_repeats(group.runs) for group in group_runs(opened) if len(group.runs) > 1]
     if as_json:
         content = {
             "runs": [each.as_dict() for each in summaries],
@@ -55,6 +56,19 @@ def plot_command(
     opened = Run.open(run)
     for path in save_all(opened, output or opened.path / "figures"):
         print(path)
+
+
+@app.command("report")
+def report_command(
+    runs: Runs,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The page to write.")] = Path(
+        "report.html"
+    ),
+) -> None:
+    """Write one HTML file that shows the runs, with no network needed, and print its path."""
+    from analysis.report import write_report
+
+    print(write_report(_open_all(runs), output))
 
 
 @app.command("digest")
@@ -87,15 +101,6 @@ def _run_directories(path: Path) -> list[Path]:
     if (path / INFO_FILE).exists() or not path.is_dir():
         return [path]
     return sorted(info.parent for info in path.glob(f"*/{INFO_FILE}")) or [path]
-
-
-def _groups(runs: Sequence[Run]) -> list[list[Run]]:
-    """Return the runs in groups of repeats, in the order given."""
-    groups: list[list[Run]] = []
-    for run in runs:
-        group = next((group for group in groups if same_scenario(group[0], run)), None)
-        groups.append([run]) if group is None else group.append(run)
-    return groups
 
 
 def _console() -> Console:

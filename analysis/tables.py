@@ -75,7 +75,7 @@ def repeats_table(repeats: RepeatSummary) -> RenderableType:
         table.add_section()
         for name, interval in measures.items():
             label, unit, *_ = MEASURES[name]
-            table.add_row(group, label, unit, *_interval_cells(interval, name))
+            table.add_row(group, label, unit, *interval_cells(interval, name))
     return Group(_repeats_heading("", repeats), table, *_missing(repeats.reasons), *_notes(repeats.notes))
 
 
@@ -86,9 +86,9 @@ def comparison_table(comparison: Comparison) -> RenderableType:
         table.add_section()
         for name, found in differences.items():
             label, unit, *_ = MEASURES[name]
-            means = [_number(side.mean, name) for side in (found.a, found.b)]
+            means = [number(side.mean, name) for side in (found.a, found.b)]
             p_value = MISSING if found.p_value is None else f"{found.p_value:.3f}"
-            mean, interval, _runs = _interval_cells(found.difference, name)
+            mean, interval, _runs = interval_cells(found.difference, name)
             table.add_row(group, label, unit, *means, mean, interval, f"{found.cliffs_delta:+.2f}", p_value)
     headings = (_repeats_heading("A: ", comparison.a), _repeats_heading("B: ", comparison.b))
     return Group(*headings, table, *_notes(comparison.notes))
@@ -129,14 +129,14 @@ def _append_verdict(text: Text, verdict: str, reasons: Sequence[str]) -> None:
 def _flow_table(flows: Sequence[FlowSummary]) -> Table:
     table = _table("flow", *_headers(FLOW_COLUMNS))
     for flow in flows:
-        table.add_row(flow.flow_id, *_cells(flow, FLOW_COLUMNS))
+        table.add_row(flow.flow_id, *cells(flow, FLOW_COLUMNS))
     return table
 
 
 def _queue_table(queues: Sequence[QueueSummary]) -> Table:
     table = _table("bottleneck", *_headers(QUEUE_COLUMNS))
     for queue in queues:
-        table.add_row(queue.queue_id, *_cells(queue, QUEUE_COLUMNS))
+        table.add_row(queue.queue_id, *cells(queue, QUEUE_COLUMNS))
     return table
 
 
@@ -146,7 +146,7 @@ def _overall_table(summary: Summary) -> Table:
     table.add_column("value", justify="right")
     table.add_column("unit")
     for field, (label, unit, _, _) in OVERALL_ROWS.items():
-        table.add_row(label, _number(getattr(summary, field), field), unit)
+        table.add_row(label, number(getattr(summary, field), field), unit)
     return table
 
 
@@ -164,41 +164,44 @@ def _headers(columns: dict[str, Column]) -> list[str]:
     return ["\n".join([*label.rsplit(" ", 1), unit]) for label, unit, _, _ in columns.values()]
 
 
-def _cells(row: object, columns: dict[str, Column]) -> list[str]:
-    return [_number(getattr(row, field), field, columns) for field in columns]
+def cells(row: object, columns: dict[str, Column]) -> list[str]:
+    """Return a row's values, each in its column's unit and digits."""
+    return [number(getattr(row, field), field, columns) for field in columns]
 
 
-def _number(value: float | None, field: str, columns: dict[str, Column] = MEASURES) -> str:
+def number(value: float | None, field: str, columns: dict[str, Column] = MEASURES) -> str:
     """Return a value in its column's unit and digits."""
     _, _, factor, decimals = columns[field]
     # Adding 0.0 turns what rounds to -0.0 into 0.0.
     return MISSING if value is None else f"{round(value * factor, decimals) + 0.0:.{decimals}f}"
 
 
-def _interval_cells(interval: Interval | None, field: str) -> tuple[str, str, str]:
+def interval_cells(interval: Interval | None, field: str) -> tuple[str, str, str]:
     """Return mean, interval and number of runs of an estimate."""
     if interval is None:
         return MISSING, MISSING, "0"
     bounds = MISSING
     if interval.low is not None and interval.high is not None:
-        bounds = f"{_number(interval.low, field)} .. {_number(interval.high, field)}"
-    return _number(interval.mean, field), bounds, str(interval.n)
+        bounds = f"{number(interval.low, field)} .. {number(interval.high, field)}"
+    return number(interval.mean, field), bounds, str(interval.n)
 
 
 def _or_missing(value: object) -> str:
     return MISSING if value is None else str(value)
 
 
-def _missing(reasons: dict[str, str]) -> list[Text]:
+def missing_lines(reasons: dict[str, str]) -> list[str]:
     """Return one line per reason, with the fields that it explains."""
     fields: dict[str, list[str]] = {}
     for field, reason in reasons.items():
         if field.rpartition(".")[2] not in SHOWN:
             continue
         fields.setdefault(reason, []).append(_spoken(field))
-    return [
-        Text(f"{MISSING} {', '.join(dict.fromkeys(names))}: {reason}", style="dim") for reason, names in fields.items()
-    ]
+    return [f"{MISSING} {', '.join(dict.fromkeys(names))}: {reason}" for reason, names in fields.items()]
+
+
+def _missing(reasons: dict[str, str]) -> list[Text]:
+    return [Text(line, style="dim") for line in missing_lines(reasons)]
 
 
 def _spoken(field: str) -> str:
