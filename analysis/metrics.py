@@ -201,8 +201,15 @@ def windowed_jain(rates_mbit: ArrayLike) -> Array:
     (`windowed_rates_mbit`). Source: Jain 1984, per window.
     """
     rates = np.atleast_2d(np.asarray(rates_mbit, float))
-    columns = (jain(column[~np.isnan(column)]) for column in rates.T)
-    return np.array([np.nan if index is None else index for index in columns])
+    active = ~np.isnan(rates)
+    x, n = np.where(active, rates, 0.0), active.sum(axis=0)
+    if not np.all(np.isfinite(x)) or np.any(x < 0):
+        raise ValueError("rates must be finite and at least 0")
+    largest = x.max(axis=0, initial=0.0)
+    x = x / np.where(largest > 0, largest, 1.0)  # as in jain
+    with np.errstate(divide="ignore", invalid="ignore"):
+        index = x.sum(axis=0) ** 2 / (n * np.square(x).sum(axis=0))
+        return np.where(largest > 0, np.clip(index, 1.0 / n, 1.0), np.nan)
 
 
 @dataclass(frozen=True)

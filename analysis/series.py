@@ -18,35 +18,49 @@ __all__ = ["FlowSeries", "QueueSeries", "RunSeries", "Windows"]
 
 Array = NDArray[np.float64]
 
+NO_ROWS = np.zeros(0, np.uint32)
+
 
 @dataclass(frozen=True, eq=False)
 class _Samples:
-    """Rows of one flow or queue, in time."""
+    """Rows of one flow or queue in its table, in time; a column is taken out when it is first asked for."""
 
-    frame: pl.DataFrame
+    table: pl.DataFrame
+    rows: NDArray[np.uint32]
 
     @property
     def empty(self) -> bool:
         """Whether nothing was recorded."""
-        return self.frame.is_empty()
+        return self.rows.size == 0
 
-    @property
+    @cached_property
     def t_s(self) -> Array:
         """Times of the samples, s."""
-        return self.frame["t_s"].to_numpy()
+        return self._column("t_s").to_numpy()
+
+    @cached_property
+    def _columns(self) -> dict[str, pl.Series]:
+        return {}
+
+    def _column(self, name: str) -> pl.Series:
+        if name not in self._columns:
+            self._columns[name] = self.table[name].gather(self.rows)
+        return self._columns[name]
 
     def values(self, column: str) -> Array:
         """Return a column with NaN where it is null, one value for each of `t_s`."""
-        return self.frame[column].cast(pl.Float64).fill_null(np.nan).to_numpy()
+        return self._column(column).cast(pl.Float64).fill_null(np.nan).to_numpy()
 
     def known(self, column: str) -> tuple[Array, Array]:
         """Return times and values of the samples where the column is not null."""
-        rows = self.frame.select("t_s", column).drop_nulls()
-        return rows["t_s"].to_numpy(), rows[column].to_numpy()
+        values = self._column(column)
+        if values.null_count() == 0:
+            return self.t_s, values.to_numpy()
+        return self.t_s[values.is_not_null().to_numpy()], values.drop_nulls().to_numpy()
 
     def has(self, column: str) -> bool:
         """Whether the column has any value."""
-        return self.frame[column].null_count() < self.frame.height
+        return self._column(column).null_count() < self.rows.size
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,31 +164,39 @@ class RunSeries:
     def flows(self) -> list[FlowSeries]:
         """The flows, in the scenario's order, and those recorded beside it."""
         declared = {flow["flow_id"]: flow for flow in self.run.scenario.get("flows") or []}
-        recorded = self.run.flows.select("flow_id", "cca").unique("flow_id", keep="first", maintain_order=True)
-        for row in recorded.iter_rows(named=True):
-            declared.setdefault(row["flow_id"], row)
+        for flow_id, rows in self._flow_rows.items():
+            declared.setdefault(flow_id, {"flow_id": flow_id, "cca": self.run.flows["cca"][int(rows[0])]})
         return [self._flow(flow) for flow in declared.values()]
 
     def _flow(self, flow: dict[str, Any]) -> FlowSeries:
         flow_id = flow["flow_id"]
         path = self.run.paths.get(flow_id) or {}
-        frame = self.run.flows.filter(pl.col("flow_id") == flow_id).unique("t_s", keep="last", maintain_order=True)
+        rows = self._flow_rows.get(flow_id, NO_ROWS)
         return FlowSeries(
-            frame,
+            self.run.flows,
+            rows,
             flow_id,
             flow["cca"],
-            self._activity(flow, frame),
+            self._activity(flow, rows),
             _number(path, "base_rtt_ms"),
             _number(path, "fair_share_mbit"),
         )
 
-    def _activity(self, flow: dict[str, Any], frame: pl.DataFrame) -> tuple[float, float]:
+    @cached_property
+    def _flow_rows(self) -> dict[str, NDArray[np.uint32]]:
+        return _rows(self.run.flows, "flow_id")
+
+    @cached_property
+    def _queue_rows(self) -> dict[str, NDArray[np.uint32]]:
+        return _rows(self.run.queues, "queue_id")
+
+    def _activity(self, flow: dict[str, Any], rows: NDArray[np.uint32]) -> tuple[float, float]:
         """Return when the flow had something to send: from its start to its stop, last byte or the end."""
         first = _number(flow, "start_s") or 0.0
         stop, size = _number(flow, "stop_s"), _number(flow, "size_bytes")
         last = self.end_s if stop is None else min(stop, self.end_s)
         if size is not None:
-            complete = frame.filter(pl.col("bytes_received") >= size)["t_s"]
+            complete = self.run.flows[rows].filter(pl.col("bytes_received") >= size)["t_s"]
             last = min([last, *complete.head(1)])
         return first, last
 
@@ -183,13 +205,15 @@ class RunSeries:
         """The bottleneck queues; every queue when run.json does not tell which are."""
         settings = self.run.queue_settings
         wanted = [queue for queue, values in settings.items() if values.get("bottleneck")]
-        recorded = self.run.queues["queue_id"].unique(maintain_order=True).to_list()
+        recorded = list(self._queue_rows)
         return [self._queue(queue) for queue in wanted or [queue for queue in recorded if queue not in settings]]
 
     def _queue(self, queue_id: str) -> QueueSeries:
         settings = self.run.queue_settings.get(queue_id) or {}
-        frame = self.run.queues.filter(pl.col("queue_id") == queue_id).unique("t_s", keep="last", maintain_order=True)
-        return QueueSeries(frame, queue_id, _number(settings, "rate_mbit"), _number(settings, "buffer_bytes"))
+        rows = self._queue_rows.get(queue_id, NO_ROWS)
+        return QueueSeries(
+            self.run.queues, rows, queue_id, _number(settings, "rate_mbit"), _number(settings, "buffer_bytes")
+        )
 
     @cached_property
     def marks(self) -> list[tuple[float, str, str]]:
@@ -225,6 +249,18 @@ class RunSeries:
         if any(flow.unknown and flow.active_in(0.0, self.end_s) for flow in self.flows):
             index[:] = np.nan  # fairness among the rest would be another quantity
         return Windows(length_s, starts_s, goodput, index)
+
+
+def _rows(table: pl.DataFrame, key: str) -> dict[str, NDArray[np.uint32]]:
+    """Return the rows of each key, in time; of several at one time the last."""
+    index = pl.int_range(pl.len(), dtype=pl.UInt32).alias("row")
+    groups = table.select(key, index).group_by(key, maintain_order=True).agg("row")
+    t_s = table["t_s"].to_numpy()
+    found = {}
+    for name, group in groups.iter_rows():
+        rows = np.asarray(group, np.uint32)
+        found[name] = rows[np.diff(t_s[rows], append=np.inf) > 0]
+    return found
 
 
 def _number(values: dict[str, Any], key: str) -> float | None:
