@@ -9,19 +9,21 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import random
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.kernel import test_vectors
-from tests.kernel.ndm_harness import CORE, V1, V2, Core, Window
+from tests.kernel.ndm_harness import ADDITIVE, CONG, CORE, SLOW_START, V1, V2, Core, Window
 
 pytestmark = pytest.mark.system
 
@@ -226,6 +228,108 @@ def bpf_core(build: Path, built: dict[str, Core]) -> Iterator[BpfCore]:
 def test_golden_vectors_in_the_kernel(bpf_core: BpfCore, check: Callable[[Core], None]) -> None:
     """Every row that user space reproduces, the BPF programs reproduce."""
     check(bpf_core)
+
+
+@dataclass
+class Path20Mbit:
+    """A sender's view of 20 Mbit/s, 40 ms, one BDP of buffer: an RTT for each ACK, losses when the queue is full."""
+
+    seed: int
+    jitter_us: int
+    loss: float
+    bdp_segments: int = 69
+
+    def __post_init__(self) -> None:
+        self._draw = random.Random(self.seed)  # noqa: S311
+
+    def rtt_us(self, cwnd: int) -> int:
+        """Return what an ACK measures with this window in flight."""
+        queue_us = max(0, min(cwnd, 2 * self.bdp_segments) - self.bdp_segments) * 580
+        return 40_000 + queue_us + self._draw.randint(0, self.jitter_us)
+
+    def loses(self, cwnd: int) -> bool:
+        """Say whether this ACK tells of a loss."""
+        return cwnd > 2 * self.bdp_segments or self._draw.random() < self.loss
+
+
+@dataclass
+class Connection:
+    """TCP's own part: window, its counter, ssthresh."""
+
+    cwnd: int = 10
+    cnt: int = 0
+    ssthresh: int = 0x7FFFFFFF
+    prior_cwnd: int = 0
+
+    def slow_start(self, acked: int) -> int:
+        """Grow up to ssthresh; return what is left."""
+        grown = min(self.cwnd + acked, self.ssthresh) - self.cwnd
+        self.cwnd += grown
+        return acked - grown
+
+    def additive(self, acked: int) -> None:
+        """One segment for each window that was acked."""
+        self.cnt += acked
+        if self.cnt >= self.cwnd:
+            grown, self.cnt = divmod(self.cnt, self.cwnd)
+            self.cwnd += grown
+
+
+def live_v1(core: Core, path: Path20Mbit, acks: int) -> list[bytes]:
+    """Return the connection and the published profile's state after each ACK."""
+    state, tcp, seen = core.v1_state(), Connection(), []
+    srtt_us_x8 = 8 * 40_000
+    for _ in range(acks):
+        if path.loses(tcp.cwnd):
+            tcp.prior_cwnd, tcp.ssthresh = tcp.cwnd, core.v1_ssthresh(state, tcp.cwnd)
+            tcp.cwnd = tcp.ssthresh
+        srtt_us_x8 += path.rtt_us(tcp.cwnd) - (srtt_us_x8 >> 3)
+        how, segments = core.v1_acked(state, tcp.cwnd, srtt_us_x8 >> 3, 2)
+        if how == SLOW_START:
+            tcp.slow_start(segments)
+        elif left := segments if how == ADDITIVE or tcp.cwnd >= tcp.ssthresh else tcp.slow_start(segments):
+            tcp.additive(left)
+        seen.append(repr(tcp).encode() + bytes(state))
+    return seen
+
+
+def live_v2(core: Core, path: Path20Mbit, acks: int) -> list[bytes]:
+    """Return the connection and the fixed profile's state after each ACK."""
+    state, tcp, seen = core.v2_state(), Connection(), []
+    for number in range(acks):
+        if path.loses(tcp.cwnd):
+            tcp.prior_cwnd, tcp.ssthresh = tcp.cwnd, core.v2_ssthresh(state, tcp.cwnd)
+            tcp.cwnd = tcp.ssthresh
+        if number % 1500 == 1499:
+            tcp.prior_cwnd, tcp.ssthresh = tcp.cwnd, core.v2_ssthresh(state, tcp.cwnd)
+            core.v2_timeout(state)
+            tcp.cwnd = 1
+        slow_start = tcp.cwnd < tcp.ssthresh
+        left = core.v2_row(state, path.rtt_us(tcp.cwnd), 2, tcp.cwnd, tcp.prior_cwnd, 40_000, slow_start)
+        if slow_start and state.flags & CONG:
+            tcp.ssthresh = tcp.cwnd
+        elif left and slow_start:
+            left = tcp.slow_start(left)
+        if left:
+            tcp.additive(left)
+        seen.append(repr(tcp).encode() + bytes(state))
+    return seen
+
+
+@pytest.mark.parametrize("live", [live_v1, live_v2])
+@pytest.mark.parametrize(("jitter_us", "loss"), [(100, 0.0), (10_000, 0.002)], ids=["clean", "noisy"])
+def test_a_connection_lives_the_same(
+    bpf_core: BpfCore,
+    built: dict[str, Core],
+    live: Callable[[Core, Path20Mbit, int], list[bytes]],
+    jitter_us: int,
+    loss: float,
+) -> None:
+    """5000 ACKs of one seeded path: every window and every byte of state, from BPF in the kernel and from gcc."""
+    lives = [live(core, Path20Mbit(7, jitter_us, loss), 5000) for core in (bpf_core, built["gcc"])]
+    differing = [number for number, (ours, theirs) in enumerate(zip(*lives, strict=True)) if ours != theirs]
+    assert differing == []
+    assert len(set(lives[0])) > 4000
 
 
 # ---- transfer
