@@ -13,7 +13,7 @@ import typer
 
 from lab.cca_commands import cca_app
 from lab.commandline import run_app
-from lab.guest import Clock, Guest, Job, default_environment
+from lab.guest import Bind, Clock, Guest, Job, guest_environment
 from lab.kernels import CHECKOUT, lab_kernel
 from topologies.errors import UsageError
 
@@ -79,11 +79,12 @@ def _job(
     if missing:
         raise UsageError(f"--writable {missing[0]}: there is no such directory")
     start = [sys.executable, "-m", "lab.inside", "--openvswitch", "--"] if openvswitch else []
+    callers = {name: os.environ[name] for name in ("TERM", "LANG", "LC_ALL", "NO_COLOR") if name in os.environ}
     return Job(
         argv=[*start, *command],
         cwd=Path.cwd(),
-        environment=default_environment() | ({"PYTHONPATH": str(CHECKOUT)} if openvswitch else {}),
-        writable=[path for path in (Path.cwd(), *(p.resolve() for p in writable or ())) if path != Path("/")],
+        environment=guest_environment(Path(sys.prefix)) | callers | {"PYTHONPATH": str(CHECKOUT)},
+        binds=[Bind(path) for path in (Path.cwd(), *(p.resolve() for p in writable or ())) if path != Path("/")],
         seed=seed,
         clock=clocks[clock],
         memory_mb=memory_mb,

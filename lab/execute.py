@@ -22,8 +22,8 @@ from typing import IO, Any, Literal
 
 from controller.plan import write as write_controller_plan
 from lab import decode, hosts, provenance, verdict
-from lab.guest import Clock, Guest, Job, default_environment
-from lab.kernels import CHECKOUT, lab_kernel
+from lab.guest import GUEST, Bind, Clock, Guest, Job, guest_environment
+from lab.kernels import CHECKOUT, compile_sources, lab_kernel
 from lab.plan import make_plan
 from lab.record import Run
 from lab.scenario import Scenario
@@ -159,21 +159,24 @@ def _write_plan(run: Run, plan: Mapping[str, Any]) -> None:
 @contextmanager
 def _started(kernel: str, clock: Clock, where: Where, scenario: Scenario, run: Run) -> Iterator[IO[bytes]]:
     """Start the runner; gives its standard output. What ends it early raises."""
-    argv = [sys.executable, "-m", "lab.runner", str(run.path.resolve())]
     starter = _in_guest if kernel == "lab" else _on_host
-    with (run.raw / "runner.log").open("xb") as log, starter(argv, clock, where, scenario, run, log) as words:
+    with (run.raw / "runner.log").open("xb") as log, starter(clock, where, scenario, run, log) as words:
         yield words
 
 
 @contextmanager
-def _in_guest(
-    argv: list[str], clock: Clock, where: Where, scenario: Scenario, run: Run, log: IO[bytes]
-) -> Iterator[IO[bytes]]:
+def _in_guest(clock: Clock, where: Where, scenario: Scenario, run: Run, log: IO[bytes]) -> Iterator[IO[bytes]]:
+    compile_sources()
+    checkout, environment, record = GUEST / "checkout", GUEST / "environment", GUEST / "run"
     job = Job(
-        argv=[sys.executable, "-m", "lab.inside", "--openvswitch", "--", *argv[1:]],
-        cwd=CHECKOUT,
-        environment=default_environment() | {"PYTHONPATH": str(CHECKOUT)},
-        writable=[run.path.resolve()],
+        argv=[f"{environment}/bin/python", "-m", "lab.inside", "--openvswitch", "--", "-m", "lab.runner", str(record)],
+        cwd=checkout,
+        environment=guest_environment(environment),
+        binds=[
+            Bind(CHECKOUT, checkout, writable=False),
+            Bind(Path(sys.prefix).resolve(), environment, writable=False),
+            Bind(run.path.resolve(), record),
+        ],
         seed=scenario.seed,
         clock=clock,
         memory_mb=where.memory_mb,
@@ -194,9 +197,8 @@ def _copy(source: IO[bytes], target: IO[bytes]) -> None:
 
 
 @contextmanager
-def _on_host(
-    argv: list[str], clock: Clock, where: Where, scenario: Scenario, run: Run, log: IO[bytes]
-) -> Iterator[IO[bytes]]:
+def _on_host(clock: Clock, where: Where, scenario: Scenario, run: Run, log: IO[bytes]) -> Iterator[IO[bytes]]:
+    argv = [sys.executable, "-m", "lab.runner", str(run.path.resolve())]
     environment = os.environ | {"PYTHONPATH": str(CHECKOUT), "PYTHONHASHSEED": "0"}
     process = subprocess.Popen(
         argv, cwd=CHECKOUT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,

@@ -25,6 +25,9 @@ Clock = Literal["virtual", "real"]
 VIRTUAL_EPOCH_S = 1_700_000_000
 """What the guest's wall clock shows at boot on the virtual clock, so that dates repeat too."""
 
+GUEST = Path("/run/fairbed")
+"""Where the guest finds what is ours."""
+
 ENTROPY_BYTES = 256
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
@@ -50,17 +53,29 @@ class LabKernel:
 
 
 @dataclass(frozen=True)
+class Bind:
+    """A directory of the host, mounted at a place in the guest (the same path when none is given)."""
+
+    host: Path
+    guest: Path | None = None
+    writable: bool = True
+
+
+@dataclass(frozen=True)
 class Job:
     """One command for the guest.
 
-    ``writable`` are host directories that the command may write to; all else that it writes is in the guest's
-    memory. ``environment`` is the whole environment. ``tty`` hands the caller's terminal to the command.
+    ``binds`` are host directories that are mounted somewhere in the guest; what the command writes elsewhere is in
+    the guest's memory. ``environment`` is the whole environment. ``tty`` hands the caller's terminal to the command.
+
+    What must repeat bit for bit sees fixed paths only (below `GUEST`), however deep the host's own are: making a
+    directory reads the clock, and reading the virtual clock moves it a little.
     """
 
     argv: Sequence[str]
     cwd: Path
     environment: dict[str, str] = field(default_factory=dict)
-    writable: Sequence[Path] = ()
+    binds: Sequence[Bind] = ()
     seed: int = 1
     clock: Clock = "virtual"
     memory_mb: int = 1024
@@ -105,15 +120,20 @@ def _nul_ended(entries: Sequence[object]) -> bytes:
     return b"".join(os.fsencode(str(entry)) + b"\0" for entry in entries)
 
 
+def _bind_entry(bind: Bind) -> tuple[object, object, object]:
+    return "w" if bind.writable else "r", bind.host, bind.guest or bind.host
+
+
 def write_job(kernel: LabKernel, job: Job, directory: Path) -> None:
     """Write what ``kernel/uml/init.c`` reads."""
     directory.mkdir()
+    binds = [Bind(directory, GUEST / "job"), Bind(kernel.path, GUEST / "kernel", writable=False), *job.binds]
     files: dict[str, bytes] = {
         "argv": _nul_ended(job.argv),
         "env": _nul_ended([f"{name}={value}" for name, value in job.environment.items()]),
         "cwd": os.fsencode(job.cwd),
-        "writable": _nul_ended([directory, *job.writable]),
-        "modules": _nul_ended(kernel.modules),
+        "binds": _nul_ended([part for bind in binds for part in _bind_entry(bind)]),
+        "modules": _nul_ended([GUEST / "kernel" / module.name for module in kernel.modules]),
         "entropy": entropy(job.seed),
     }
     if job.tty:
@@ -255,15 +275,17 @@ class Guest:
             shutil.rmtree(self._directory, ignore_errors=True)
 
 
-def default_environment() -> dict[str, str]:
-    """Return the environment of a command in the guest: the caller's search path and language, little else."""
-    keep = ("LANG", "LC_ALL", "TERM", "PYTHONPATH", "FAIRBED_CACHE", "COLUMNS", "NO_COLOR")
-    return {name: os.environ[name] for name in keep if name in os.environ} | {
-        "PATH": os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin",
+def guest_environment(virtual_environment: Path | None = None) -> dict[str, str]:
+    """Return the environment of a command in the guest: nothing of the caller's, so that runs repeat everywhere."""
+    programs = [f"{virtual_environment}/bin"] if virtual_environment else []
+    return {
+        "PATH": ":".join([*programs, "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]),
         "HOME": "/root",
         "USER": "root",
+        "LANG": "C.UTF-8",
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
+        "SETUPTOOLS_USE_DISTUTILS": "stdlib" if sys.version_info < (3, 12) else "local",  # Mininet imports distutils
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import subprocess
 import sys
@@ -18,6 +19,12 @@ def cache_directory() -> Path:
     if given := os.environ.get("FAIRBED_CACHE"):
         return Path(given)
     return Path(sys.prefix).resolve().parent
+
+
+def compile_sources() -> None:
+    """Compile our sources where they changed and may be written: the guest can't, and would do it again each time."""
+    for name in ("topologies", "lab", "controller"):
+        compileall.compile_dir(CHECKOUT / name, quiet=2)
 
 
 def lab_kernel() -> LabKernel:

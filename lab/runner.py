@@ -33,7 +33,9 @@ PR_SET_TIMERSLACK = 29
 LISTEN = ("127.0.0.1", 6653)
 CONTROLLER_DEADLINE_S = 30.0
 LEAD_NS = 100_000_000
-"""From telling the traffic when the run begins to its beginning."""
+"""From telling the traffic when the run begins to its beginning, at least."""
+
+SECOND_NS = 1_000_000_000
 
 RECORDED_SYSCTLS = (
     "net.ipv4.tcp_congestion_control",
@@ -127,6 +129,11 @@ def _be_traffic(network: Network, flows: list[Mapping[str, Any]], raw: Path, sta
         os._exit(0)
 
 
+def next_second(t_ns: int) -> int:
+    """Return the next whole second of the clock: a run then does not depend on how long its start took."""
+    return -(-t_ns // SECOND_NS) * SECOND_NS
+
+
 def exact_timers() -> None:
     """Have sleeps of this process and its children end on time; by default the kernel may add 50 µs (prctl(2))."""
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1)
@@ -170,7 +177,7 @@ def carry_out(plan: Mapping[str, Any], raw: Path) -> None:
         tell(phase="flows", duration_s=scenario["duration_s"])
         begin = stack.enter_context(traffic(network, flows, raw))
         sampler = Sampler(network.namespaces(), plan["probes"], raw / "samples")
-        t0_ns = time.monotonic_ns() + LEAD_NS
+        t0_ns = next_second(time.monotonic_ns() + LEAD_NS)
         (raw / "facts.json").write_text(json.dumps({**facts, "t0_ns": t0_ns}, indent=1))
         begin(t0_ns)
         sampler.run(

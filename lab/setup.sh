@@ -60,11 +60,6 @@ make_environment() {
     say "$checkout can't be written: use $venv/bin/python"
 }
 
-# The lab kernel can't write the compiler's output next to our sources, so it is made here.
-compile_sources() {
-  "$checkout/.venv/bin/python" -m compileall -q "$checkout"/{topologies,lab,controller,analysis,experiments} || true
-}
-
 [ "$(uname -s)" = Linux ] || die "Fairbed needs Linux (or a virtual machine with it: vagrant up)"
 began=$(date +%s)
 mkdir -p "$cache" || die "can't write to $cache; set FAIRBED_CACHE to a directory of yours"
@@ -77,5 +72,4 @@ if [ -w "$cache" ]; then
 else
   make_environment
 fi
-compile_sources
 say "ready after $(($(date +%s) - began)) s; environment: source .venv/bin/activate"

@@ -75,9 +75,24 @@ unpack() {
   mv "$2.part" "$2"
 }
 
-# User-mode Linux ticks 100 times a second; Debian's kernels 250 times. TCP's timers round to ticks.
+# $1: file, $2: what must be in it afterwards, $3: sed's command, which must do no harm a second time.
+edit() {
+  grep -q "$2" "$1" || sed -i "$3" "$1"
+  grep -q "$2" "$1" || die "$1 is not what it was in older kernels: the edit '$3' found nothing"
+}
+
+# - The tick: 100 a second in user-mode Linux, 250 in Debian's kernels. TCP's timers round to ticks.
+# - The random generator must be the seed's alone, or no run repeats: it stirs in the time at which things happen, which
+#   depends on how deep the host's directories are, and the instruction that an interrupt met, which depends on
+#   when the host delivers a signal.
+adapt() {
+  edit "$1/arch/um/Kconfig" 'default 250$' '/^config HZ$/,/default/s/default 100$/default 250/'
+  edit "$1/arch/um/include/asm/timex.h" 'random_get_entropy' '/include <asm-generic.timex.h>/a #define random_get_entropy() 0UL'
+  edit "$1/drivers/char/random.c" 'add_interrupt_randomness.*return;' '/^void add_interrupt_randomness(int irq)$/,/^{$/s/^{$/{ \/* add_interrupt_randomness *\/ return;/'
+}
+
 configure() {
-  sed -i '/^config HZ$/,/default/s/default 100$/default 250/' "$1/arch/um/Kconfig"
+  adapt "$1"
   make -s -C "$1" O="$2" ARCH=um tinyconfig >&2
   "$1/scripts/kconfig/merge_config.sh" -m -O "$2" "$2/.config" "${configs[@]}" >/dev/null
   make -s -C "$1" O="$2" ARCH=um olddefconfig >&2
@@ -120,7 +135,7 @@ key() { cat "$@" | sha256sum | cut -c1-12; }
 
 # An existing kernel needs no source archive, so its key can't be the archive's: the newest kernel made from
 # this configuration counts. LINUX_SOURCE names its kernel by the archive's name.
-recipe=2   # raised when configure() or build_kernel() come to make something else
+recipe=3   # raised when configure() or build_kernel() come to make something else
 flavour=$(key "${configs[@]}" <(echo "$recipe"))
 if [ -n "${LINUX_SOURCE:-}" ]; then flavour+=-$(basename "$LINUX_SOURCE" .tar.xz); fi
 kernel=$cache/kernel-$flavour
@@ -130,5 +145,6 @@ if ! intact "$lab"; then
   [ ! -e "$lab" ] || say "the cached lab kernel is damaged; making it again"
   intact "$kernel" || { rm -f "$kernel/build/linux"; build_kernel "$kernel"; }
   build_lab "$kernel" "$lab"
+  find "$cache" -maxdepth 1 -name "lab-$flavour-*" ! -path "$lab" -mtime +7 -exec rm -rf {} +
 fi
 printf '%s\n' "$lab"

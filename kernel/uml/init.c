@@ -10,7 +10,8 @@
  * a folder "job", made by lab/guest.py, with
  *   argv, env    the command and its environment, each entry ended by a NUL
  *   cwd          the working directory
- *   writable     directories of the host to mount writable, each ended by a NUL
+ *   binds        directories to mount: "w" or "r" (writable or read-only), the host's path, the guest's path, each ended
+ *                by a NUL
  *   modules      kernel modules to load, each ended by a NUL
  *   entropy      256 bytes that the kernel's random generator is credited with
  *   tty          present when the caller is a terminal: "rows columns"
@@ -34,10 +35,12 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ROOT "/proc/root"	/* of the overlay while it is being put together */
 #define MAX_ENTRIES 1024
+#define GUEST_JOB "/run/fairbed/job"
 
 static char job[PATH_MAX];
 
@@ -120,14 +123,16 @@ static void mount_special(void)
 	mkdir(ROOT "/run/netns", 0755);
 }
 
-static void mount_writable(void)
+static void mount_binds(void)
 {
 	char target[PATH_MAX + 128];
 
-	for (char **path = job_list("writable"); *path; path++) {
-		snprintf(target, sizeof(target), ROOT "%s", *path);
+	for (char **bind = job_list("binds"); bind[0] && bind[1] && bind[2]; bind += 3) {
+		snprintf(target, sizeof(target), ROOT "%s", bind[2]);
 		make_path(target);
-		mount_or_fail(*path, target, NULL, MS_BIND | MS_REC, NULL);
+		mount_or_fail(bind[1], target, NULL, MS_BIND, NULL);
+		if (*bind[0] == 'r')
+			mount_or_fail(NULL, target, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL);
 	}
 }
 
@@ -140,7 +145,7 @@ static void make_root(void)
 	mkdir(ROOT, 0755);
 	mount_or_fail("root", ROOT, "overlay", 0, "lowerdir=/,upperdir=/proc/upper,workdir=/proc/work");
 	mount_special();
-	mount_writable();
+	mount_binds();
 	if (chdir(ROOT) || mount(".", "/", NULL, MS_MOVE, NULL) || chroot(".") || chdir("/"))
 		fail("enter", "the new root");
 }
@@ -171,6 +176,11 @@ static void loopback_up(void)
 	if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request))
 		fail("bring up", "lo");
 	close(fd);
+}
+
+static void use_guest_job(void)
+{
+	snprintf(job, sizeof(job), GUEST_JOB);
 }
 
 static void load_modules(void)
@@ -229,6 +239,17 @@ static void run_command(void)
 	_exit(errno == ENOENT ? 127 : 126);
 }
 
+/*
+ * Looking up a path of the host reads the clock, and reading the virtual clock moves it: until here its time depends on
+ * how deep the host's directories are. From a whole second on it does not.
+ */
+static void wait_until(time_t second)
+{
+	struct timespec when = { .tv_sec = second };
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL);
+}
+
 static int wait_for(pid_t command)
 {
 	int status;
@@ -250,10 +271,10 @@ static void drain(const char *device)
 
 static void report(int status)
 {
-	char path[PATH_MAX + 128], text[16];
+	const char *path = GUEST_JOB "/status";
+	char text[16];
 	int fd, length = snprintf(text, sizeof(text), "%d\n", status);
 
-	snprintf(path, sizeof(path), "%s/status", job);
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
 	if (fd < 0 || write(fd, text, length) != length || fsync(fd))
 		fail("write", path);
@@ -268,9 +289,11 @@ int main(void)
 		fail("find", "the job");
 	make_root();
 	sethostname("fairbed", 7);
+	use_guest_job();
 	credit_entropy();
 	loopback_up();
 	load_modules();
+	wait_until(1);
 	command = fork();
 	if (command == 0)
 		run_command();

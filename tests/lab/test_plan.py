@@ -1,0 +1,93 @@
+"""The plan of a dumbbell, against what design and recipes ask of it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from lab.plan import make_plan
+from lab.scenario import Scenario, make_flows, make_scenario
+from topologies.errors import UsageError
+
+
+def scenario(**changes: Any) -> Scenario:
+    fields: dict[str, Any] = {
+        "name": "dumbbell",
+        "topology": "dumbbell",
+        "params": {"pairs": 2, "rate_mbit": 20.0, "rtt_ms": 40.0, "buffer": "1bdp"},
+        "flows": make_flows(["ndm_tcp", "cubic"]),
+        "duration_s": 10.0,
+        "warmup_s": 2.0,
+        "seed": 1,
+    }
+    return make_scenario(**(fields | changes))
+
+
+@pytest.fixture(scope="module")
+def plan() -> dict[str, Any]:
+    return make_plan(scenario())
+
+
+def test_it_is_plain_data(plan: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(plan["scenario"])) == plan["scenario"]
+    json.dumps(plan)
+
+
+def test_every_sender_has_a_delay_element_before_the_bottleneck(plan: dict[str, Any]) -> None:
+    for node in ("snd1", "snd2"):
+        assert plan["nodes"][node]["tc"] == [
+            f"qdisc add dev {node}-eth0 root handle 1: netem delay 20000us limit 10067"
+        ]
+
+
+def test_a_sender_without_delay_still_releases_packets() -> None:
+    made = make_plan(scenario(params={"pairs": 2, "rate_mbit": 20.0, "rtt_ms": 0.0, "buffer": "64KiB"}))
+    assert "netem delay 1us " in made["nodes"]["snd1"]["tc"][0]
+    assert made["nodes"]["rcv1"]["tc"] == []
+
+
+def test_the_bottlenecks_buffer_is_an_explicit_leaf_of_the_controllers_class(plan: dict[str, Any]) -> None:
+    assert plan["leaves"][0].endswith("parent 1:1 handle 10: bfifo limit 100000")  # 20 Mbit/s x 40 ms
+    assert [port["max_rate_bit"] for port in plan["controller"]["queues"]] == [20_000_000, 20_000_000]
+
+
+def test_every_link_is_made_once_and_every_switch_port_is_brought_up(plan: dict[str, Any]) -> None:
+    added = [line for line in plan["links"] if line.startswith("link add")]
+    brought_up = [line for line in plan["links"] if line.startswith("link set")]
+    assert len(added) == 5  # 4 hosts and the core
+    assert len(brought_up) == 6  # 3 ports on each switch
+
+
+def test_peers_know_each_other_without_asking(plan: dict[str, Any]) -> None:
+    neighbours = [line for line in plan["nodes"]["snd1"]["ip"] if line.startswith("neigh")]
+    assert len(neighbours) == 1 and neighbours[0].endswith("nud permanent")
+
+
+def test_each_flow_has_ports_of_its_own(plan: dict[str, Any]) -> None:
+    ends = [tuple(flow[end]) for flow in plan["flows"] for end in ("src_address", "dst_address")]
+    assert len({port for _, port in ends}) == 4
+
+
+def test_telemetry_asks_both_ends_and_the_shaped_queues(plan: dict[str, Any]) -> None:
+    sides = [(probe["flow_id"], probe["side"]) for probe in plan["probes"] if "socket" in probe]
+    assert sides == [("ndm_tcp-1", "sender"), ("ndm_tcp-1", "receiver"), ("cubic-1", "sender"), ("cubic-1", "receiver")]
+    assert [probe["queue_id"] for probe in plan["probes"] if "qdisc" in probe] == ["s1->s2", "s2->s1"]
+
+
+def test_the_same_scenario_gives_the_same_plan(plan: dict[str, Any]) -> None:
+    assert make_plan(scenario()) == plan
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"topology": "ring"}, "ring"),
+        ({"queues": "chaos"}, "unknown queue policy 'chaos'"),
+        ({"params": {"pairs": 1, "rate_mbit": 20.0, "rtt_ms": 40.0}}, "snd2"),
+        ({"params": {"pairs": 2, "rate_mbit": -1.0}}, "rate_mbit"),
+        ({"params": {"pairs": 2, "rate_mbit": 20.0, "buffer": "1000B"}}, "1514"),
+    ],
+)
+def test_what_cant_be_made_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make_plan(scenario(**changes))

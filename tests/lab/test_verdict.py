@@ -1,0 +1,80 @@
+"""The verdict: each fault alone must change it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from lab import verdict
+from lab.record import EVENTS, FLOWS, QUEUES, Run
+
+PLAN: dict[str, Any] = {
+    "flows": [{"flow_id": "cubic-1"}],
+    "paths": {"cubic-1": {"base_rtt_ms": 40.0}},
+    "queues": {"s1->s2": {"buffer_bytes": 100_000, "aqm": "fifo"}},
+}
+FACTS = {"idle_rtt_ms": {"cubic-1": 40.02}}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    made = Run.create(tmp_path / "run")
+    made.write_tables(
+        flows=pl.DataFrame([{"t_s": 0.0, "flow_id": "cubic-1", "cca": "cubic"}], schema=dict(FLOWS.schema)),
+        queues=pl.DataFrame([{"t_s": 0.0, "queue_id": "s1->s2", "backlog_bytes": 100_000}], schema=dict(QUEUES.schema)),
+        events=pl.DataFrame([], schema=dict(EVENTS.schema)),
+    )
+    return made
+
+
+def judge(run: Run, **changes: Any) -> tuple[str, list[str]]:
+    given: dict[str, Any] = {
+        "plan": PLAN,
+        "facts": FACTS,
+        "lateness_ns": [0] * 100,
+        "faults": [],
+        "complete": True,
+    } | changes
+    return verdict.judge(given["plan"], run, given["facts"], given["lateness_ns"], given["faults"], given["complete"])
+
+
+def test_a_run_without_fault_is_valid(run: Run) -> None:
+    assert judge(run) == ("valid", [])
+
+
+def test_an_unfinished_run_is_invalid(run: Run) -> None:
+    assert judge(run, complete=False) == ("invalid", ["the run did not finish"])
+
+
+@pytest.mark.parametrize(("measured", "status"), [(40.59, "valid"), (40.7, "invalid"), (39.3, "invalid")])
+def test_idle_rtt_must_be_the_configured_one(run: Run, measured: float, status: str) -> None:
+    assert judge(run, facts={"idle_rtt_ms": {"cubic-1": measured}})[0] == status  # 1 % of 40 ms and 0.2 ms
+
+
+def test_more_backlog_than_the_buffer_is_invalid(run: Run) -> None:
+    plan = PLAN | {"queues": {"s1->s2": {"buffer_bytes": 99_999, "aqm": "fifo"}}}
+    assert judge(run, plan=plan) == ("invalid", ["queue s1->s2: backlog 100000 bytes, above its buffer of 99999"])
+
+
+def test_a_drop_by_netem_is_invalid(run: Run) -> None:
+    qdiscs = [{"kind": "netem", "dev": "snd1-eth0", "drops": 3}, {"kind": "bfifo", "dev": "s1-eth1", "drops": 900}]
+    (run.raw / "tc.json").write_text(json.dumps({"snd1": json.dumps(qdiscs)}))
+    assert judge(run) == ("invalid", ["netem on snd1-eth0 dropped 3 packets"])
+
+
+def test_a_flow_that_was_never_seen_is_invalid(run: Run) -> None:
+    plan = PLAN | {"flows": [{"flow_id": "cubic-1"}, {"flow_id": "bbr-1"}]}
+    assert judge(run, plan=plan) == ("invalid", ["flow bbr-1 was never seen"])
+
+
+def test_late_samples_make_a_run_suspect(run: Run) -> None:
+    assert judge(run, lateness_ns=[6_000_000] + [0] * 99)[0] == "valid"  # one in a hundred may be
+    status, reasons = judge(run, lateness_ns=[6_000_000, 7_500_000] + [0] * 98)
+    assert (status, reasons) == ("suspect", ["2 of 100 samples were more than 5 ms late, at most 7.5 ms"])
+
+
+def test_invalid_outweighs_suspect_and_keeps_its_reasons(run: Run) -> None:
+    status, reasons = judge(run, faults=["the controller ended"], complete=False)
+    assert (status, reasons) == ("invalid", ["the run did not finish", "the controller ended"])
