@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMES", "build"]
 
-NAMES = ("dumbbell",)
+NAMES = ("dumbbell", "graph_file", "leaf_spine", "parking_lot", "satellite", "wifi")
 
 
 def build(name: str, **params: Any) -> "nx.DiGraph":
@@ -27,9 +27,9 @@ def build(name: str, **params: Any) -> "nx.DiGraph":
     --------
     >>> sorted(build("dumbbell", pairs=1))
     ['rcv1', 's1', 's2', 'snd1']
-    >>> build("ring")
+    >>> build("ring")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    topologies.errors.UsageError: there is no topology 'ring': choose one of dumbbell
+    topologies.errors.UsageError: there is no topology 'ring': choose one of dumbbell, ...
     """
     if name not in NAMES:
         raise UsageError(f"there is no topology {name!r}: choose one of {', '.join(NAMES)}")

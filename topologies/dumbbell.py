@@ -5,15 +5,9 @@ from collections.abc import Sequence
 import networkx as nx
 
 from topologies.errors import UsageError
-from topologies.graph import AQMS, link, validate
-from topologies.units import (
-    MAX_RATE_MBIT,
-    MAX_TIME_MS,
-    MIN_RATE_MBIT,
-    Buffer,
-    check_range,
-    parse_buffer,
-)
+from topologies.graph import link, validate
+from topologies.parts import attach_pair, both_ways, count, queue
+from topologies.units import MAX_TIME_MS, Buffer, check_range
 
 __all__ = ["dumbbell"]
 
@@ -71,43 +65,23 @@ def dumbbell(
     (200000, 40.0)
     """
     rtts_ms = _rtts_ms(pairs, rtt_ms)
-    check_range("rate_mbit", rate_mbit, MIN_RATE_MBIT, MAX_RATE_MBIT, " Mbit/s")
-    if aqm not in AQMS:
-        raise UsageError(f"aqm {aqm!r} must be one of {', '.join(AQMS)}")
-    core = {
-        "rate_mbit": float(rate_mbit),
-        "buffer_bytes": _buffer(buffer).resolve_bytes(rate_mbit, max(rtts_ms)),
-        "aqm": aqm,
-    }
+    core = queue(rate_mbit, max(rtts_ms), buffer, aqm)
     graph = nx.DiGraph()
     graph.add_nodes_from(["s1", "s2"], role="switch")
-    link(graph, "s1", "s2", {**core, "bottleneck": True}, core)
+    link(graph, "s1", "s2", *both_ways(core, bottleneck=True))
     for number, pair_rtt_ms in enumerate(rtts_ms, start=1):
-        for host, role, switch in ((f"snd{number}", "sender", "s1"), (f"rcv{number}", "receiver", "s2")):
-            graph.add_node(host, role=role)
-            link(graph, host, switch, {"delay_ms": pair_rtt_ms / 2}, {})
+        attach_pair(graph, number, ("s1", "s2"), pair_rtt_ms / 2)
     validate(graph)
     return graph
 
 
 def _rtts_ms(pairs: int, rtt_ms: float | Sequence[float]) -> list[float]:
     """Return the base RTT of each pair in ms, checked."""
-    check_range("pairs", pairs, 1, MAX_PAIRS)
-    if int(pairs) != pairs:
-        raise UsageError(f"pairs must be a whole number, not {pairs}")
+    pairs = count("pairs", pairs, 1, MAX_PAIRS)
     if isinstance(rtt_ms, str) or not isinstance(rtt_ms, Sequence):
-        rtt_ms = [rtt_ms] * int(pairs)
+        rtt_ms = [rtt_ms] * pairs
     if len(rtt_ms) != pairs:
         raise UsageError(f"rtt_ms has {len(rtt_ms)} values for {pairs} pairs: give one, or one for each")
     for value in rtt_ms:
         check_range("rtt_ms", value, 0, MAX_TIME_MS, " ms")
     return [float(value) for value in rtt_ms]
-
-
-def _buffer(buffer: str | Buffer) -> Buffer:
-    """Return a buffer that may have been written as text."""
-    if isinstance(buffer, Buffer):
-        return buffer
-    if not isinstance(buffer, str):
-        raise UsageError(f"buffer {buffer!r} has no unit: write {buffer}bdp, {buffer}packets or {buffer}B")
-    return parse_buffer(buffer)

@@ -157,8 +157,9 @@ def _connection_problems(graph: nx.DiGraph) -> Iterator[str]:
 def next_hops(graph: nx.DiGraph, dst: str) -> dict[str, str]:
     """Return from every node that reaches `dst` the next node on its way there.
 
-    The way is the one of the smallest delay, then of the fewest hops, then of the first node name at each
-    step. It depends on the destination only, so that a forwarding table can hold it. Hosts do not forward.
+    The way is the one of the smallest delay, then of the fewest hops. Among equals, the destination's number takes
+    turns at each step: the first node name for rcv1, the second for rcv2, …, so that parallel paths share the load.
+    It depends on the destination only, so that a forwarding table can hold it. Hosts do not forward.
     """
     scale = len(graph) + 1  # above any number of hops, so that one integer orders delay first and hops second
 
@@ -170,15 +171,18 @@ def next_hops(graph: nx.DiGraph, dst: str) -> dict[str, str]:
         return cost(u, v) if v == dst or role(graph, v) == "switch" else None
 
     left = nx.single_source_dijkstra_path_length(graph.reverse(copy=False), dst, weight=backwards)
-    return {
-        u: min(
+    number = re.search(r"\d+$", dst)
+    turn = int(number[0]) - 1 if number else 0
+
+    def best(u: str) -> str:
+        equals: list[str] = sorted(
             v
             for v in graph.successors(u)
             if v in left and (v == dst or role(graph, v) == "switch") and cost(u, v) + left[v] == left[u]
         )
-        for u in left
-        if u != dst
-    }
+        return equals[turn % len(equals)]
+
+    return {u: best(u) for u in left if u != dst}
 
 
 def route(graph: nx.DiGraph, src: str, dst: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import topologies
 from topologies.dumbbell import dumbbell
 from topologies.errors import UsageError
 from topologies.graph import problems
+from topologies.schema import Edge
 from topologies.units import parse_buffer
 
 
@@ -18,15 +19,7 @@ def test_main_job() -> None:
     """Four pairs at 20 Mbit/s and 40 ms with one BDP: every attribute that is not a default."""
     graph = dumbbell()
     assert len(graph) == 10
-    assert graph.edges["s1", "s2"] == {
-        "rate_mbit": 20.0,
-        "delay_ms": 0.0,
-        "jitter_ms": 0.0,
-        "loss_pct": 0.0,
-        "buffer_bytes": 100_000,
-        "aqm": "fifo",
-        "bottleneck": True,
-    }
+    assert graph.edges["s1", "s2"] == Edge(rate_mbit=20.0, buffer_bytes=100_000, bottleneck=True).model_dump()
     assert graph.edges["s2", "s1"] == {**graph.edges["s1", "s2"], "bottleneck": False}
     delayed = {pair: delay for *pair, delay in graph.edges(data="delay_ms") if delay for pair in [tuple(pair)]}
     assert delayed == {pair: 20.0 for k in range(1, 5) for pair in ((f"snd{k}", "s1"), (f"rcv{k}", "s2"))}
@@ -109,7 +102,7 @@ def test_unknown_parameter() -> None:
         topologies.build("dumbbell", bandwidth=20)
 
 
-@pytest.mark.parametrize("name", topologies.NAMES)
+@pytest.mark.parametrize("name", [name for name in topologies.NAMES if name != "graph_file"])
 def test_every_topology_builds(name: str) -> None:
     """Each has defaults that make a valid graph, and takes an aqm."""
     assert problems(topologies.build(name, aqm="fq_codel")) == []

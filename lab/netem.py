@@ -1,0 +1,147 @@
+"""netem's settings, and the netlink messages that change a link in place; without networkx, for the running lab.
+
+A change at run time is one message, with the seed in it, which iproute2 before 6.6 can't say. Layouts:
+linux/pkt_sched.h (``struct tc_netem_*``, ``struct tc_htb_opt``), net/sched/sch_netem.c and sch_htb.c.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lab.netlink import align4
+
+IN_ORDER_RATE_BYTES = 125_000_000_000
+"""netem keeps packets in order only where it has a rate: one of 1 Tbit/s takes 12 ns for a full frame."""
+
+ROOT = 0xFFFFFFFF
+"""The parent of a root qdisc (TC_H_ROOT)."""
+HANDLE = 1 << 16
+"""The handle of every root qdisc here, 1:."""
+HTB_CLASS = HANDLE | 1
+"""The class of queue 0 in every HTB tree here, 1:1, as Open vSwitch numbers it."""
+HTB_QUANTUM = 1514
+
+TCA_KIND, TCA_OPTIONS = 1, 2
+TCA_NETEM_LOSS, TCA_NETEM_RATE, TCA_NETEM_RATE64 = 5, 6, 8
+TCA_NETEM_LATENCY64, TCA_NETEM_JITTER64, TCA_NETEM_SLOT, TCA_NETEM_PRNG_SEED = 10, 11, 12, 14
+NETEM_LOSS_GE = 2
+TCA_HTB_PARMS, TCA_HTB_RATE64, TCA_HTB_CEIL64 = 1, 6, 7
+TC_LINKLAYER_ETHERNET = 1
+TICK_NS = 64
+"""The scheduler's unit of time (PSCHED_SHIFT is 6)."""
+_TCMSG = struct.Struct("=BxxxiIII")
+
+
+@dataclass(frozen=True)
+class Netem:
+    """What netem does on one edge.
+
+    Attributes
+    ----------
+    delay_us, jitter_us
+        As tc writes times, in µs; ``distribution`` says what the jitter means.
+    loss_pct
+        Random loss, 0 to 100.
+    gemodel
+        (p, r, 1-h, 1-k) in percent, in place of ``loss_pct``.
+    slot
+        (least ns, largest ns, packets, bytes).
+    in_order
+        Whether packets never overtake.
+    limit
+        In packets; never reached.
+    """
+
+    delay_us: float
+    limit: int
+    jitter_us: float = 0.0
+    distribution: str = "uniform"
+    loss_pct: float = 0.0
+    gemodel: tuple[float, float, float, float] | None = None
+    slot: tuple[int, int, int, int] | None = None
+    in_order: bool = False
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Netem:
+        """Return it from the plan's plain data, the opposite of ``dataclasses.asdict``."""
+        lists = {name: None if data[name] is None else tuple(data[name]) for name in ("gemodel", "slot")}
+        return cls(**{**data, **lists})
+
+    @property
+    def is_random(self) -> bool:
+        """Whether it draws random numbers, and so needs a seed."""
+        return bool(self.jitter_us or 0 < self.loss_pct < 100 or self.gemodel or (self.slot and self.slot[1]))
+
+    def words(self) -> str:
+        """Return it as tc's arguments.
+
+        Examples
+        --------
+        >>> Netem(20_000, 10_067, jitter_us=2000, distribution="normal", loss_pct=1).words()
+        'netem delay 20000us 2000us distribution normal limit 10067 loss 1%'
+        """
+        words = [f"netem delay {self.delay_us:.10g}us"]
+        if self.jitter_us:
+            words.append(f"{self.jitter_us:.10g}us")
+            words += [f"distribution {self.distribution}"] if self.distribution != "uniform" else []
+        words.append(f"limit {self.limit}")
+        if self.gemodel:
+            words.append("loss gemodel " + " ".join(f"{share:.10g}%" for share in self.gemodel))
+        elif self.loss_pct:
+            words.append(f"loss {self.loss_pct:.10g}%")
+        if self.slot:
+            least, largest, packets, size = self.slot
+            words.append(f"slot {least}ns {largest or least}ns packets {packets} bytes {size}")
+        if self.in_order:
+            words.append(f"rate {IN_ORDER_RATE_BYTES * 8}bit")
+        return " ".join(words)
+
+
+def _attribute(kind: int, content: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(content), kind) + content + bytes(align4(len(content)) - len(content))
+
+
+def _share(percent: float) -> int:
+    """Return a percentage as the kernel counts it, in 1/(2³² - 1)."""
+    return round(percent / 100 * 0xFFFFFFFF)
+
+
+def netem_body(ifindex: int, change: Netem, seed: int) -> bytes:
+    """Return the body of an RTM_NEWQDISC that changes the root netem of an interface in place.
+
+    The table of a distribution is not in it: the kernel keeps the one it has.
+    """
+    options = struct.pack("=IIIIII", 0, change.limit, _share(change.loss_pct), 0, 0, 0)
+    options += _attribute(TCA_NETEM_LATENCY64, struct.pack("=q", round(change.delay_us * 1e3)))
+    options += _attribute(TCA_NETEM_JITTER64, struct.pack("=q", round(change.jitter_us * 1e3)))
+    if change.gemodel:
+        p, r, loss_bad, loss_good = change.gemodel
+        model = struct.pack("=IIII", _share(p), _share(r), _share(100 - loss_bad), _share(loss_good))
+        options += _attribute(TCA_NETEM_LOSS, _attribute(NETEM_LOSS_GE, model))
+    rate = IN_ORDER_RATE_BYTES if change.in_order else 0
+    options += _attribute(TCA_NETEM_RATE, struct.pack("=IiIi", 0xFFFFFFFF if rate else 0, 0, 0, 0))
+    options += _attribute(TCA_NETEM_RATE64, struct.pack("=Q", rate)) if rate else b""
+    if change.slot:
+        least, largest, packets, size = change.slot
+        options += _attribute(TCA_NETEM_SLOT, struct.pack("=qqiiqq", least, largest or least, packets, size, 0, 0))
+    options += _attribute(TCA_NETEM_PRNG_SEED, struct.pack("=Q", seed))
+    header = _TCMSG.pack(0, ifindex, HANDLE, ROOT, 0)
+    return header + _attribute(TCA_KIND, b"netem\0") + _attribute(TCA_OPTIONS, options)
+
+
+def htb_body(ifindex: int, rate_mbit: float, burst_bytes: int) -> bytes:
+    """Return the body of an RTM_NEWTCLASS that gives class 1:1 of an interface another rate, its queue untouched."""
+    rate_bit = round(rate_mbit * 1e6)
+    rate = rate_bit // 8
+    ticks = round(burst_bytes / (rate_bit / 8) * 1e9 / TICK_NS)
+    spec = struct.pack("=BBHhHI", 0, TC_LINKLAYER_ETHERNET, 0, -1, 0, min(rate, 0xFFFFFFFF))
+    parameters = spec + spec + struct.pack("=IIIII", ticks, ticks, HTB_QUANTUM, 0, 0)
+    options = _attribute(TCA_HTB_PARMS, parameters)
+    if rate > 0xFFFFFFFF:
+        options += _attribute(TCA_HTB_RATE64, struct.pack("=Q", rate))
+        options += _attribute(TCA_HTB_CEIL64, struct.pack("=Q", rate))
+    header = _TCMSG.pack(0, ifindex, HTB_CLASS, HANDLE, 0)
+    return header + _attribute(TCA_KIND, b"htb\0") + _attribute(TCA_OPTIONS, options)
