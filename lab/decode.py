@@ -201,9 +201,9 @@ def _full(schema: pl.Schema) -> dict[str, Any]:
 
 
 def events(raw: Path, t0_ns: int) -> pl.DataFrame:
-    """Return the event table from what the traffic and the controller wrote, on the run's clock."""
+    """Return the event table from what traffic, controller and links wrote, on the run's clock."""
     rows = []
-    for source, name in (("flow", "traffic.jsonl"), ("controller", "controller.jsonl")):
+    for source, name in (("flow", "traffic.jsonl"), ("controller", "controller.jsonl"), ("link", "links.jsonl")):
         path = raw / name
         for line in path.read_text().splitlines() if path.exists() else ():
             event = _parsed(line)

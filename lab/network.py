@@ -22,6 +22,7 @@ from mininet.log import setLogLevel
 from mininet.net import Mininet
 from mininet.node import Host, OVSSwitch
 
+from lab.link_events import Links
 from lab.netlink import Namespaces
 from topologies.errors import FairbedError
 from topologies.mininet_topo import FairbedTopo
@@ -149,6 +150,8 @@ class Network:
         net.build()
         self._make_links()
         self._configure_hosts()
+        if self._plan["seeds"]:
+            Links(self._plan, self.namespaces()).seed(self._plan["seeds"])
         net.controllers.append(_ListeningController(*self._controller))
         for switch in net.switches:
             switch.protocols, switch.reconnectms = "OpenFlow13", 1000
@@ -210,3 +213,7 @@ class Network:
         if self._net is not None:
             self._net.stop()
             self._net = None
+            # Pairs between two stages of a wire: no namespace and no bridge takes them along.
+            lines = [f"link del dev {interface}\n" for interface in self._plan["wires"]]
+            if lines:
+                subprocess.run(["ip", "-force", "-batch", "-"], input="".join(lines).encode(), check=False)

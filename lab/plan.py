@@ -6,16 +6,17 @@ for in the lab kernel, and whoever wants to know what a run does to the network 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from controller.forwarding import forwarding_rules
 from controller.plan import plan as controller_plan
 from controller.queues import QueueFlow, queue_plan, queue_rules, queue_settings
-from lab.qdiscs import leaf, netem
+from lab import links
+from lab.netem import HTB_CLASS, Netem
 from lab.scenario import Scenario, build_graph
-from topologies.errors import UsageError
+from topologies.events import EdgeState, states
 from topologies.graph import edge_id, role
 from topologies.paths import FlowPath, flow_paths
 from topologies.ports import PREFIX_LENGTH, addresses, dpids, hosts, macs, mininet_data, ports, switches
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 SENDER_PORT = 20_000
 RECEIVER_PORT = 5_001
 """First TCP ports; flow k uses the k-th. Fixed, so that telemetry knows each socket before it exists."""
-
-HTB_MAJOR = 1
-"""Major number of the HTB tree that Open vSwitch makes; the class of queue q is 1:(q + 1)."""
 
 HOST_SYSCTLS = {
     "net.ipv4.tcp_no_metrics_save": "1",  # or ssthresh leaks from one flow to the next
@@ -48,32 +46,47 @@ def make_plan(scenario: Scenario) -> dict[str, Any]:
     graph = build_graph(scenario)
     paths = flow_paths(graph, scenario.flows)
     flows = _flows(scenario, graph)
+    after = states(graph, scenario.events)
+    wires = links.wires(graph, {state.event.ends for state in after})
+    netems = links.netems(graph, wires, after, _fastest(graph, paths, after))
     queues = _controller_queues(scenario, graph, flows, paths)
     return {
         "scenario": scenario.model_dump(mode="json"),
         "paths": {flow_id: asdict(path) for flow_id, path in paths.items()},
         "queues": _queues(graph),
         "topo": mininet_data(graph),
-        "links": list(_links(graph)),
-        "nodes": {node: _node(graph, node, flows, paths) for node in [*hosts(graph), *switches(graph)]},
+        "links": list(links.link_lines(graph, wires)),
+        "nodes": {
+            node: _node(graph, node, flows, netems)
+            if role(graph, node) != "switch"
+            else _switch(graph, node, wires, netems)
+            for node in [*hosts(graph), *switches(graph)]
+        },
+        "wires": links.inner_interfaces(wires),
         "controller": queues,
-        "leaves": list(_leaves(graph)),
+        "leaves": list(links.leaf_lines(graph, wires, shaped_edges(graph))),
+        "seeds": list(links.seed_entries(graph, wires, netems, scenario.seed)),
+        "events": list(links.event_entries(graph, wires, netems, after, queues["queues"], scenario.seed)),
         "flows": flows,
-        "probes": [*_socket_probes(flows), *_queue_probes(graph)],
+        "probes": [*_socket_probes(flows), *_queue_probes(graph, wires)],
     }
 
 
 def shaped_edges(graph: nx.DiGraph) -> list[tuple[str, str]]:
-    """Return the edges with a rate, in order of name; each must leave a switch."""
-    found = sorted(edge for edge, rate in graph.edges(data="rate_mbit") and _rates(graph).items() if rate is not None)
-    for u, v in found:
-        if role(graph, u) != "switch":
-            raise UsageError(f"edge {edge_id(u, v)}: a rate at a host's own egress can't be realised yet")
-    return found
+    """Return the edges with a rate, in order of name."""
+    return sorted((u, v) for u, v, rate in graph.edges(data="rate_mbit") if rate is not None)
 
 
-def _rates(graph: nx.DiGraph) -> dict[tuple[str, str], float | None]:
-    return {(u, v): rate for u, v, rate in graph.edges(data="rate_mbit")}
+def _fastest(graph: nx.DiGraph, paths: Mapping[str, FlowPath], after: Sequence[EdgeState]) -> dict[str, float]:
+    """Return for each host the fastest rate of a flow's path, with all that events will make of it."""
+    growth = max(
+        (state.edge.rate_mbit / graph.edges[state.event.ends]["rate_mbit"] for state in after if state.edge.rate_mbit),
+        default=1.0,
+    )
+    return {
+        node: max((path.rate_mbit for path in paths.values() if node in path.nodes), default=0.0) * max(1.0, growth)
+        for node in hosts(graph)
+    }
 
 
 def _flows(scenario: Scenario, graph: nx.DiGraph) -> list[dict[str, Any]]:
@@ -122,50 +135,34 @@ def _queues(graph: nx.DiGraph) -> dict[str, Any]:
     }
 
 
-def _links(graph: nx.DiGraph) -> Iterator[str]:
-    """Yield ip's lines that make every veth pair, a host's end in its namespace, and bring the switches' ends up."""
-    numbered, mac = ports(graph), macs(graph)
-    for (u, v), port in numbered.items():
-        peer = numbered[v, u]
-        if role(graph, u) != "switch":
-            end = f"link add name {port.interface} address {mac[u]} netns {u}"
-        elif role(graph, v) == "switch" and u < v:
-            end = f"link add name {port.interface}"
-        else:
-            continue
-        yield f"{end} type veth peer name {peer.interface}"
-    for (u, _), port in numbered.items():
-        if role(graph, u) == "switch":
-            # No IPv6 address, so no router solicitations among the measured packets.
-            yield f"link set dev {port.interface} addrgenmode none up"
-
-
-def _node(graph: nx.DiGraph, node: str, flows: list[dict[str, Any]], paths: Mapping[str, FlowPath]) -> dict[str, Any]:
-    """Return one node's settings; a switch has only interfaces, its queues are the controller's."""
-    interfaces = [port.interface for (u, _), port in ports(graph).items() if u == node]
-    if role(graph, node) == "switch":
-        return {"ip": [], "tc": list(_switch_delays(graph, node)), "sysctls": {}, "interfaces": interfaces}
-    (neighbour,) = graph.successors(node)
-    (interface,) = interfaces
-    rate_mbit = max((path.rate_mbit for path in paths.values() if node in path.nodes), default=0.0)
-    delay_ms = graph.edges[node, neighbour]["delay_ms"]
-    needs_netem = delay_ms > 0 or role(graph, node) == "sender"
+def _node(
+    graph: nx.DiGraph, node: str, flows: list[dict[str, Any]], netems: Mapping[tuple[str, str], Netem]
+) -> dict[str, Any]:
+    """Return one host's settings."""
+    (edge,) = graph.out_edges(node)
+    interface = ports(graph)[edge].interface
+    delay = links.host_netem(graph, edge, netems)
+    ecn = {"net.ipv4.tcp_ecn": "1"} if any(ecn for _, _, ecn in graph.edges(data="ecn")) else {}
     return {
         "ip": list(_addresses(graph, node, interface, flows)),
-        "tc": [f"qdisc add dev {interface} root handle 1: {netem(delay_ms, rate_mbit)}"] if needs_netem else [],
-        "sysctls": HOST_SYSCTLS,
-        "interfaces": interfaces,
+        "tc": [f"qdisc add dev {interface} root handle 1: {delay.words()}"] if delay else [],
+        "sysctls": HOST_SYSCTLS | ecn,
+        "interfaces": [interface],
     }
 
 
-def _switch_delays(graph: nx.DiGraph, node: str) -> Iterator[str]:
-    for _, neighbour, edge in graph.out_edges(node, data=True):
-        if edge["delay_ms"] or edge["loss_pct"] or edge["jitter_ms"]:
-            raise UsageError(
-                f"edge {edge_id(node, neighbour)}: delay, jitter and loss at a switch's egress can't be realised yet; "
-                "give them to the hosts' edges"
-            )
-    yield from ()
+def _switch(
+    graph: nx.DiGraph, node: str, wires: links.Wires, netems: Mapping[tuple[str, str], Netem]
+) -> dict[str, Any]:
+    """Return one switch's settings: interfaces, whose queues are the controller's, and the wires made with it."""
+    own = [wire for wire in dict.fromkeys(wires.values()) if links.wire_switch(graph, wire) == node]
+    interfaces = [port.interface for (u, _), port in ports(graph).items() if u == node]
+    return {
+        "ip": [],
+        "tc": [line for wire in own for line in links.wire_lines(graph, wire, netems)],
+        "sysctls": {},
+        "interfaces": interfaces + [name for wire in own for name in links.wire_interfaces(wire)],
+    }
 
 
 def _addresses(graph: nx.DiGraph, node: str, interface: str, flows: list[dict[str, Any]]) -> Iterator[str]:
@@ -181,14 +178,6 @@ def _addresses(graph: nx.DiGraph, node: str, interface: str, flows: list[dict[st
         yield f"neigh add {address[peer]} lladdr {mac[peer]} dev {interface} nud permanent"
 
 
-def _leaves(graph: nx.DiGraph) -> Iterator[str]:
-    numbered = ports(graph)
-    for index, edge in enumerate(shaped_edges(graph)):
-        data = graph.edges[edge]
-        place = f"dev {numbered[edge].interface} parent {HTB_MAJOR}:1 handle {index + 16:x}:"
-        yield f"qdisc replace {place} {leaf(data['aqm'], data['buffer_bytes'])}"
-
-
 def _socket_probes(flows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for flow in flows:
         for side, node, local, remote in (
@@ -202,10 +191,9 @@ def _socket_probes(flows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _queue_probes(graph: nx.DiGraph) -> Iterator[dict[str, Any]]:
-    numbered = ports(graph)
+def _queue_probes(graph: nx.DiGraph, wires: links.Wires) -> Iterator[dict[str, Any]]:
     for edge in shaped_edges(graph):
         yield {
             "queue_id": edge_id(*edge),
-            "qdisc": {"interface": numbered[edge].interface, "parent": (HTB_MAJOR << 16) | 1},
+            "qdisc": {"interface": links.queue_interface(graph, wires, edge), "parent": HTB_CLASS},
         }

@@ -24,6 +24,7 @@ from typing import Any
 from controller.start import command as controller_command
 from lab.calibration import idle_rtt_ms
 from lab.cca import check_available
+from lab.link_events import timeline
 from lab.network import Network, run
 from lab.telemetry import Sampler
 from lab.traffic import Traffic
@@ -180,6 +181,8 @@ def carry_out(plan: Mapping[str, Any], raw: Path) -> None:
         t0_ns = next_second(time.monotonic_ns() + LEAD_NS)
         (raw / "facts.json").write_text(json.dumps({**facts, "t0_ns": t0_ns}, indent=1))
         begin(t0_ns)
+        if plan["events"]:
+            stack.enter_context(timeline(plan, network.namespaces(), t0_ns, raw))
         sampler.run(
             t0_ns,
             round(scenario["sample_ms"] * 1e6),

@@ -9,10 +9,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 import topologies
 from topologies.errors import UsageError
+from topologies.events import LinkEvent, check_events
 from topologies.problems import problem_lines
 from topologies.schema import NODE_PATTERN, Aqm
 from topologies.units import MAX_SIZE_BYTES, MAX_TIME_S, check_range
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 MAX_FLOWS = 1000
+MAX_EVENTS = 100_000
 
 CCA_PATTERN = r"^[a-z][a-z0-9_]{0,14}$"
 """The kernel's TCP_CA_NAME_MAX is 16, with the closing NUL."""
@@ -109,6 +120,8 @@ class Scenario(BaseModel):
     params : mapping
         That topology's parameters, all but `aqm`.
     flows : tuple of Flow
+    events : tuple of LinkEvent
+        Links that change during the run, in order of time.
     queues : str
         Queue policy of the controller.
     aqm : str
@@ -127,12 +140,19 @@ class Scenario(BaseModel):
     topology: Annotated[str, Field(min_length=1)]
     params: dict[str, JsonValue] = {}
     flows: Annotated[tuple[Flow, ...], Field(min_length=1, max_length=MAX_FLOWS)]
+    events: Annotated[tuple[LinkEvent, ...], Field(max_length=MAX_EVENTS)] = ()
     queues: Annotated[str, Field(min_length=1)] = "shared"
     aqm: Aqm = "fifo"
     duration_s: Positive
     warmup_s: Start
     seed: Seed
     sample_ms: Annotated[int, Field(ge=1, le=10_000, strict=True)] = 50
+
+    @model_serializer(mode="wrap")
+    def _without_no_events(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the fields, without an empty timeline: few scenarios have one."""
+        data: dict[str, Any] = handler(self)
+        return data if data.get("events") else {name: value for name, value in data.items() if name != "events"}
 
     @model_validator(mode="after")
     def _fields_agree(self) -> "Scenario":
@@ -251,11 +271,12 @@ def _canonical(value: Any) -> Any:
 
 
 def build_graph(scenario: Scenario) -> "nx.DiGraph":
-    """Return the scenario's topology, after checking that its flows can run on it."""
+    """Return the scenario's topology, after checking that its flows and events fit it."""
     from topologies.graph import check_flows  # networkx, which takes 0.4 s to import and only this needs
 
     graph = topologies.build(scenario.topology, aqm=scenario.aqm, **scenario.params)
     check_flows(graph, scenario.flows)
+    check_events(graph, scenario.events)
     return graph
 
 
