@@ -18,7 +18,6 @@ cache=${1:?usage: build.sh CACHE}
 read -ra configs <<<"${FAIRBED_KERNEL_CONFIG:-config}"     # files here, merged in this order
 configs=("${configs[@]/#/$here/}")
 minimum=6.16   # the first release with seccomp=on in user-mode Linux; 5 to 7 times faster than ptrace
-mkdir -p "$cache"
 
 say() { printf '  %s\n' "$*" >&2; }
 die() { printf 'fairbed: %s\n' "$*" >&2; exit 1; }
@@ -139,8 +138,11 @@ recipe=3   # raised when configure() or build_kernel() come to make something el
 flavour=$(key "${configs[@]}" <(echo "$recipe"))
 if [ -n "${LINUX_SOURCE:-}" ]; then flavour+=-$(basename "$LINUX_SOURCE" .tar.xz); fi
 kernel=$cache/kernel-$flavour
-exec 9>"$kernel.lock"; flock 9     # two set-ups at once: the second waits, then finds the work done
 lab=$cache/lab-$flavour-$(key "$here"/*.c "$here/build.sh" "$here"/../ndm/*.[ch] "$here"/../ndm/Makefile "$here"/../ndm/Kbuild)
+if ! intact "$lab"; then     # only then is the cache written to: it may be another user's
+  mkdir -p "$cache"
+  exec 9>"$kernel.lock"; flock 9     # two set-ups at once: the second waits, then finds the work done
+fi
 if ! intact "$lab"; then
   [ ! -e "$lab" ] || say "the cached lab kernel is damaged; making it again"
   intact "$kernel" || { rm -f "$kernel/build/linux"; build_kernel "$kernel"; }
