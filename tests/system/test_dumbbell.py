@@ -142,7 +142,7 @@ def test_repeats_are_side_by_side_and_the_same_as_alone(
     assert dumbbell(*options, "--seed", 2).digest() == digests[1]
 
 
-@pytest.mark.parametrize("aqm", ["fq_codel", "codel", "pie", "cake", "fq", "red", "sfq"])
+@pytest.mark.parametrize("aqm", ["fq_codel", "codel", "pie", "cake", "fq", "red"])
 def test_each_aqm_carries_traffic_and_holds_its_bottleneck(dumbbell: Dumbbell, aqm: str) -> None:
     run = dumbbell("--flows", "cubic:2", "--duration", "6s", "--warmup", "2s", "--aqm", aqm, "--buffer", "4bdp")
     kinds = {
@@ -165,7 +165,7 @@ def test_fq_codel_keeps_the_delay_that_a_fifo_lets_grow(dumbbell: Dumbbell) -> N
 def test_flows_start_one_after_the_other(dumbbell: Dumbbell) -> None:
     run = dumbbell("--flows", "cubic:1,reno:1,bbr:1", "--start-gap", "2s", "--duration", "8s", "--warmup", "1s")
     starts = run.events.filter(pl.col("source") == "flow", pl.col("kind") == "start")
-    assert [round(t, 3) for t in starts["t_s"]] == [0.0, 2.0, 4.0]
+    assert starts["t_s"].to_list() == pytest.approx([0.0, 2.0, 4.0], abs=0.001)
     first_seen = {name: flow["t_s"].min() for (name,), flow in run.flows.group_by("flow_id")}
     assert first_seen["bbr-1"] == pytest.approx(4.05, abs=0.051)
 
