@@ -1,4 +1,4 @@
-"""`python -m analysis`: summary, plot, digest and compare recorded runs."""
+"""`python -m analysis`: recorded runs as tables, figures, a page, other formats; compared, and run again."""
 
 import json
 import os
@@ -11,11 +11,12 @@ import typer
 from rich.console import Console
 
 from analysis.groups import group_runs
+from analysis.harm import harm_summary
 from analysis.repeats import compare, summarise_repeats
 from analysis.summary import summarise
-from analysis.tables import comparison_table, repeats_table, summary_table
+from analysis.tables import comparison_table, harm_table, repeats_table, summary_table
 from lab.record import INFO_FILE, Run
-from topologies.errors import FairbedError
+from topologies.errors import FairbedError, UsageError
 
 app = typer.Typer(
     name="analysis", help="Metrics and figures of recorded runs.", no_args_is_help=True, add_completion=False
@@ -44,18 +45,26 @@ def summary_command(runs: Runs, as_json: Json = False) -> None:
 
 @app.command("plot")
 def plot_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    runs: Runs,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="DIR", help="Where to; RUN/figures when not given."),
     ] = None,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Write PDF too.")] = False,
 ) -> None:
-    """Draw a run's figures as PNG and SVG, and print their paths."""
-    from analysis.figures import save_all  # matplotlib takes half a second to import
+    """Draw each run's figures, and of several runs what they say together, as PNG and SVG; print the paths."""
+    from analysis.drawing import FORMATS  # matplotlib takes half a second to import
+    from analysis.figures import save_all
+    from analysis.group_figures import save_group_figures
 
-    opened = Run.open(run)
-    for path in save_all(opened, output or opened.path / "figures"):
-        print(path)
+    opened = _open_all(runs)
+    formats = (*FORMATS, "pdf") if pdf else FORMATS
+    for run, name in zip(opened, _names(opened), strict=True):
+        own = run.path / "figures" if output is None else output if len(opened) == 1 else output / name
+        _print_paths(save_all(run, own, formats))
+    if len(opened) > 1:
+        together = Path(os.path.commonpath([run.path.resolve().parent for run in opened])) / "figures"
+        _print_paths(save_group_figures(opened, output or together, formats))
 
 
 @app.command("report")
@@ -90,6 +99,78 @@ def compare_command(
         print(json.dumps(comparison.as_dict(), indent=2, allow_nan=False))
         return
     _console().print(comparison_table(comparison))
+
+
+@app.command("export")
+def export_command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    csv: Annotated[bool, typer.Option("--csv", help="The three tables as CSV.")] = False,
+    flent: Annotated[bool, typer.Option("--flent", help="The goodputs as Flent's data file (tcp_nup).")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything in one JSON file.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Where to; RUN/export when not given."),
+    ] = None,
+) -> None:
+    """Write a run in formats that other programs read, and print the paths."""
+    from analysis.export import export
+
+    wanted = [form for form, asked in (("csv", csv), ("flent", flent), ("json", as_json)) if asked]
+    if not wanted:
+        raise UsageError("say what to export: --csv, --flent, --json, or several of them")
+    opened = Run.open(run)
+    for form in wanted:
+        _print_paths(export(opened, form, output))
+
+
+@app.command("harm")
+def harm_command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run in which algorithms compete.")],
+    baselines: Annotated[
+        list[Path],
+        typer.Argument(metavar="BASELINE", help="Runs of one flow alone, or of all on one algorithm."),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Print what the flows of a run do to each other, held against baseline runs."""
+    found = harm_summary(Run.open(run), _open_all(baselines))
+    if as_json:
+        print(json.dumps(found.as_dict(), indent=2, allow_nan=False))
+        return
+    _console().print(harm_table(found))
+
+
+@app.command("replay")
+def replay_command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Directory of the new run; RUN-replay when not given."),
+    ] = None,
+) -> None:
+    """Run the recorded scenario with the recorded seed again; say whether the record is identical, or what differs."""
+    from analysis.replay import replay
+
+    again, difference = replay(Run.open(run), output)
+    print(f"replay   {again.path}")
+    if difference is not None:
+        raise FairbedError(f"the records differ, first in {difference}")
+    print(f"identical {again.digest()}")
+
+
+def _names(runs: Sequence[Run]) -> list[str]:
+    """Return a name for each run that no other has: its directory's, with the one above where that isn't enough."""
+    names = [run.name for run in runs]
+    above = [f"{run.path.resolve().parent.name}-{run.name}" for run in runs]
+    for found in (names, above):
+        if len(set(found)) == len(found):
+            return found
+    return [f"{number}-{name}" for number, name in enumerate(names, 1)]
+
+
+def _print_paths(paths: Sequence[Path]) -> None:
+    for path in paths:
+        print(path)
 
 
 def _open_all(paths: Sequence[Path]) -> list[Run]:

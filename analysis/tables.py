@@ -7,11 +7,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from analysis.harm import HarmSummary
 from analysis.repeats import Comparison, RepeatSummary
 from analysis.statistics import Interval
 from analysis.summary import FlowSummary, QueueSummary, Summary
 
-__all__ = ["comparison_table", "repeats_table", "summary_table"]
+__all__ = ["comparison_table", "harm_table", "repeats_table", "summary_table"]
 
 MISSING = "–"
 VERDICT_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "bold red"}
@@ -34,6 +35,13 @@ QUEUE_COLUMNS: dict[str, Column] = {
     "delay_max_ms": ("delay max", "ms", 1, 1),
     "drops": ("drops", "packets", 1, 0),
     "drops_warmup": ("warm-up drops", "packets", 1, 0),
+}
+HARM_COLUMNS: dict[str, Column] = {
+    "solo_goodput_mbit": ("goodput alone", "Mbit/s", 1, 2),
+    "contested_goodput_mbit": ("goodput in the mix", "Mbit/s", 1, 2),
+    "goodput": ("harm to goodput", "0 to 1", 1, 3),
+    "retransmissions": ("harm to retrans.", "0 to 1", 1, 3),
+    "delay": ("harm to RTT p50", "0 to 1", 1, 3),
 }
 OVERALL_ROWS: dict[str, Column] = {
     "goodput_mbit": ("goodput, sum", "Mbit/s", 1, 2),
@@ -92,6 +100,22 @@ def comparison_table(comparison: Comparison) -> RenderableType:
             table.add_row(group, label, unit, *means, mean, interval, f"{found.cliffs_delta:+.2f}", p_value)
     headings = (_repeats_heading("A: ", comparison.a), _repeats_heading("B: ", comparison.b))
     return Group(*headings, table, *_notes(comparison.notes))
+
+
+def harm_table(harm: HarmSummary) -> RenderableType:
+    """Return the tables of harm to each flow and of the impact on each congestion control."""
+    flows = _table("flow", *_headers(HARM_COLUMNS))
+    for flow in harm.flows:
+        flows.add_row(flow.flow_id, *cells(flow, HARM_COLUMNS))
+    impact = _table("algorithm", "goodput in the mix\n÷ among its own")
+    for cca, value in harm.impact.items():
+        impact.add_row(cca, MISSING if value is None else f"{value:.3f}")
+    fields: dict[str, list[str]] = {}
+    for field, reason in harm.reasons.items():
+        fields.setdefault(reason, []).append(field.removeprefix("flows.").replace(".", " "))
+    missing = [Text(f"{MISSING} {', '.join(names)}: {reason}", style="dim") for reason, names in fields.items()]
+    heading = Text(f"{harm.run}\n{harm.name or 'no scenario'}: harm, 0 (none) to 1", style="bold")
+    return Group(heading, flows, *([impact] if harm.impact else []), *missing)
 
 
 def _heading(summary: Summary) -> Text:
