@@ -83,22 +83,27 @@ Wires = Mapping[Pair, Wire]
 Netems = Mapping[Pair, Netem]
 
 
-def wires(graph: nx.DiGraph, changing: Iterable[Pair] = ()) -> dict[Pair, Wire]:
+def changing(after: Iterable[EdgeState]) -> set[Pair]:
+    """Return the edges of which events change more than the rate, which is not netem's."""
+    return {state.event.ends for state in after if state.event.changes.keys() - {"rate_mbit"}}
+
+
+def wires(graph: nx.DiGraph, will_change: Iterable[Pair] = ()) -> dict[Pair, Wire]:
     """Return the wires that a graph needs, by both directions of their links.
 
     Parameters
     ----------
     graph
         Validated.
-    changing
+    will_change
         Edges whose delay or loss changes during the run, and so need netem from the beginning.
     """
-    changing = set(changing)
+    changes = set(will_change)
     found: dict[Pair, Wire] = {}
     for u, v in sorted(graph.edges, key=lambda pair: (natural(pair[0]), natural(pair[1]))):
         if natural(u) > natural(v):
             continue
-        forward, backward = (_elements(graph, pair, pair in changing) for pair in ((u, v), (v, u)))
+        forward, backward = (_elements(graph, pair, pair in changes) for pair in ((u, v), (v, u)))
         if forward or backward:
             wire = Wire(f"wire{len(found) // 2 + 1}", u, v, forward, backward)
             found[u, v] = found[v, u] = wire
@@ -228,6 +233,11 @@ def queue_words(edge: Edge) -> str:
     elif edge.aqm == "red" and edge.ecn:
         words.append("ecn")
     return " ".join(word for word in words if word)
+
+
+def leaf_words(graph: nx.DiGraph, pair: Pair, buffer_bytes: int) -> str:
+    """Return a queue of an edge's kind with another buffer, as tc's arguments."""
+    return queue_words(_edge(graph, pair).model_copy(update={"buffer_bytes": buffer_bytes}))
 
 
 def _parameter(name: str, value: float) -> str:
@@ -369,6 +379,7 @@ def with_rate(setting: PortSetting, rate_bit: int) -> PortSetting:
     growth = rate_bit / setting["max_rate_bit"]
     queues: dict[int, QueueSetting] = {
         number: {
+            **queue,
             "min_rate_bit": round(queue["min_rate_bit"] * growth),
             "max_rate_bit": round(queue["max_rate_bit"] * growth),
             "burst_bytes": burst_bytes(round(queue["max_rate_bit"] * growth)),
