@@ -89,7 +89,8 @@ bpf_drop() { for id in $(bpf_ids); do "$BPFTOOL" struct_ops unregister id "$id" 
 bpf_unload() {
   need_root bpf-unload
   [ -n "$(bpf_ids)" ] || { say "not loaded"; return; }
-  bpf_drop || die "bpftool could not unregister (above)"
+  bpf_drop >/dev/null || die "bpftool could not unregister (above)"
+  say "unregistered; connections that use them keep them until they end"
 }
 
 status() {

@@ -11,6 +11,7 @@ import os
 import platform
 import random
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -422,3 +423,39 @@ def test_transfer_through_a_bottleneck(build: Path) -> None:
                 assert used == name
                 assert 0.6 * RATE_MBIT < goodput_mbit < RATE_MBIT
     assert not available() & set(NAMES)
+
+
+def test_unload_while_connections_use_it(build: Path) -> None:
+    """The names go, the connections live on; nothing is in the way of loading again."""
+    if available() & set(NAMES):
+        pytest.skip("someone else has registered bpf_ndm or bpf_ndm2")
+    make = ("make", "-s", "-C", str(CORE), f"BUILD={build}")
+    with ExitStack() as made:
+        run(*make, "bpf-load")
+        made.callback(run, *make, "bpf-unload")
+        sender = made.enter_context(socket.socket())
+        server = made.enter_context(socket.create_server(("127.0.0.1", 0)))
+        sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, NAMES[1].encode())
+        sender.connect(server.getsockname())
+        receiver = made.enter_context(server.accept()[0])
+        assert "keep them until they end" in run(*make, "bpf-unload")
+        assert not available() & set(NAMES)
+        run(*make, "bpf-load")
+        sender.sendall(bytes(100_000))
+        assert len(receiver.recv(100_000, socket.MSG_WAITALL)) == 100_000
+        assert sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(bytes(1)) == b"bpf_ndm2"
+
+
+@pytest.mark.parametrize("clang", ["clang-14", "clang-16", "clang-18", "clang-19"])
+def test_every_compiler_makes_what_the_verifier_takes(clang: str, tmp_path: Path) -> None:
+    """No warning, and the running kernel loads it."""
+    require_bpf()
+    if not shutil.which(clang):
+        pytest.skip(f"{clang} is not installed")
+    if available() & set(NAMES):
+        pytest.skip("someone else has registered bpf_ndm or bpf_ndm2")
+    make = ("make", "-s", "-C", str(CORE), f"BUILD={tmp_path}", f"CLANG={clang}")
+    done = subprocess.run([*make, "bpf"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    run(*make, "bpf-load")
+    run(*make, "bpf-unload")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from lab.kernels import lab_kernel
 from tests.kernel.ndm_harness import CORE, ROOT
 
 HEADERS = sorted({build.resolve() for build in Path("/lib/modules").glob("*/build")})
-LABS = sorted((Path.home() / ".cache" / "fairbed" / "kernel").glob("lab-*/complete"))
 
 
 def test_one_version_everywhere() -> None:
@@ -53,15 +55,68 @@ def test_builds_against_distribution_kernels(headers: Path | None, tmp_path: Pat
     assert sorted(CORE.rglob("*")) == before
 
 
+@pytest.fixture(scope="module")
+def lab() -> Path:
+    """The directory of the lab kernel."""
+    return lab_kernel().path
+
+
 @pytest.mark.system
-def test_builds_for_the_lab_kernel(tmp_path: Path) -> None:
+def test_builds_for_the_lab_kernel(lab: Path, tmp_path: Path) -> None:
     """The same for user-mode Linux."""
-    if not LABS:
-        pytest.skip("no lab kernel has been built (make setup)")
-    lab = LABS[-1].parent
-    command = ["make", "-s", "-C", str(CORE), "lab", f"SRC={lab}/src", f"KBUILD_OUTPUT_DIR={lab}/build"]
+    command = ["make", "-s", "-C", str(CORE), "lab", f"SRC={lab}/kernel/src", f"KBUILD_OUTPUT_DIR={lab}/kernel/build"]
     command += [f"BUILD={tmp_path}", "W=1"]
     require_clean(tmp_path, subprocess.run(command, capture_output=True, text=True, check=False))
+
+
+IN_USE = """
+import socket, subprocess
+with socket.socket() as held:
+    held.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"ndm2")
+    print(subprocess.run(["{ndm}", "unload"], capture_output=True, text=True).stderr.splitlines()[-1])
+"""
+
+LAB_SCRIPT = """
+PATH=$PATH:/sbin:/usr/sbin
+names() {{ tr ' ' '\n' </proc/sys/net/ipv4/tcp_available_congestion_control | grep ndm | sort | tr '\n' ' '; }}
+cp {module} ndm_tcp.ko
+echo "load: $(BUILD=$PWD {ndm} load | head -n 1)"
+echo "in use: $({python} in_use.py); $(names)"
+echo "unload: $({ndm} unload) $(names)"
+insmod namesake/namesake.ko
+echo "taken: $(BUILD=$PWD {ndm} load 2>&1 | tail -n 1); $(names)"
+insmod {module} 2>/dev/null && echo "insmod took it"
+echo "half: $(names)"
+echo "reason: $(dmesg --color=never | grep -o "ndm_tcp: ndm2 can't.*")"
+rmmod namesake
+echo "again: $(BUILD=$PWD {ndm} load >/dev/null 2>&1; names)"
+"""
+
+
+@pytest.mark.system
+def test_refusals_in_a_real_kernel(lab: Path, tmp_path: Path) -> None:
+    """In use, name taken: the reason, and all or nothing is registered."""
+    shutil.copytree(Path(__file__).with_name("namesake"), tmp_path / "namesake")
+    kernel = lab / "kernel"
+    build = ["make", "-s", "-C", f"{kernel}/src", f"O={kernel}/build", "ARCH=um", f"M={tmp_path}/namesake", "modules"]
+    subprocess.run(build, check=True, capture_output=True)
+    places = {"ndm": CORE / "ndm.sh", "module": lab / "ndm_tcp.ko", "python": sys.executable}
+    (tmp_path / "in_use.py").write_text(IN_USE.format(**places))
+    (tmp_path / "script.sh").write_text(LAB_SCRIPT.format(**places))
+    command = [sys.executable, "-m", "lab", "run", "--clock", "virtual", "--", "/bin/sh", "script.sh"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+    assert said["load"] == "ndm: already loaded"
+    assert "in use by 1 sockets, listeners included" in said["in use"]
+    assert said["in use"].endswith("; ndm2 ndm_tcp ")
+    assert said["unload"].strip() == ""
+    assert "the name ndm2 is taken" in said["taken"]
+    assert said["taken"].endswith("; ndm2 ")
+    assert said["half"] == "ndm2 "
+    assert said["reason"] == "ndm_tcp: ndm2 can't be registered (-17): the name is taken; unload what has it first"
+    assert said["again"] == "ndm2 ndm_tcp "
 
 
 # ---- ndm.sh on machines that are not this one
