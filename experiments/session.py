@@ -48,6 +48,7 @@ class Session:
     as_json: bool
     strict: bool
     explain: bool
+    application: Path | None = None
 
     def run(self, scenarios: Sequence[Scenario]) -> None:
         """Run the scenarios and show what came out: a table on standard output, progress on standard error.
@@ -75,6 +76,7 @@ class Session:
             self.memory_mb,
             chosen("framework", self.framework, ("ryu", "os-ken")),
             self.watchdog_s,
+            self.application,
         )
 
     def _execute(self, scenarios: Sequence[Scenario]) -> list[Run]:
@@ -152,6 +154,7 @@ def _update(bars: Progress, task: TaskID, console: Console, scenario: Scenario, 
     elif "phase" in message:
         bars.update(task, state=message["phase"])
     elif "where" in message:
-        console.print(f"seed {scenario.seed}: {message['where']} kernel, {message['clock']} clock ({message['why']})")
+        where = f"{message['where']} kernel, {message['clock']} clock"
+        console.print(f"seed {scenario.seed}: {where} ({message['why']})", soft_wrap=True)
     elif "done" in message:
         bars.update(task, completed=scenario.duration_s, state="done")

@@ -21,48 +21,64 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 NOBODY = 65534
 
 
-def traces() -> set[str]:
-    """Return what of ours is on this machine: processes, files, mounts, namespaces."""
-    processes = set()
+def traces(place: Path) -> set[str]:
+    """Return what is there of guests whose temporary files are in ``place``: processes and files."""
+    found = {str(path) for path in place.glob("fairbed-*")}
     for directory in Path("/proc").glob("[0-9]*"):
         try:
             line = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if str(place) in line or str(place) in str((directory / "cwd").readlink()):
+                found.add(f"{directory.name} {line}")
         except OSError:
-            continue
-        if "fairbed/kernel/lab-" in line or "supervisor.py" in line or "lab.runner" in line or "uml-userspace" in line:
-            processes.add(f"{directory.name} {line}")
-    files = {str(path) for place in ("/tmp", "/dev/shm", "/run") for path in Path(place).glob("*fairbed*")}  # noqa: S108
-    homes = {str(path) for path in (Path.home() / ".uml").glob("*")}
+            continue  # it is gone
+    return found
+
+
+def shared_state() -> set[str]:
+    """Return what the whole machine has of mounts, namespaces and links."""
     mounts = set(Path("/proc/self/mounts").read_text().splitlines())
     namespaces = {str(path) for path in Path("/run/netns").glob("*")}
-    links = {path.name for path in Path("/sys/class/net").iterdir()}
-    return processes | files | homes | mounts | namespaces | links
+    return mounts | namespaces | {path.name for path in Path("/sys/class/net").iterdir()}
 
 
 @pytest.fixture
-def nothing_left() -> Iterator[None]:
-    """Compare what is on the machine before and after, giving processes a moment to go."""
-    before = traces()
-    yield
+def nothing_left(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give guests a temporary directory of their own, and see that it and the machine are as before at the end."""
+    place = tmp_path_factory.mktemp("guests")
+    monkeypatch.setenv("TMPDIR", str(place))
+    before = shared_state()
+    yield place
     deadline = time.monotonic() + 10
-    while traces() - before and time.monotonic() < deadline:
+    while traces(place) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert traces() - before == set()
+    assert traces(place) == set()
+    assert shared_state() - before == set()
+    assert list((Path.home() / ".uml").glob("*")) == []
+
+
+def guest(place: Path) -> int:
+    """Return the process id of the lab kernel whose temporary files are in ``place``."""
+    return next(int(line.split()[0]) for line in traces(place) if "/linux mem=" in line)
+
+
+def obey_ctrl_c() -> None:
+    """A shell's background job, and all it starts, ignores SIGINT; these tests may be one."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def start(*arguments: object, **options: object) -> "subprocess.Popen[str]":
     return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
         [sys.executable, "-m", *map(str, arguments)], cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, **options,
+        text=True, preexec_fn=obey_ctrl_c, **options,
     )  # fmt: skip
 
 
-def test_run_passes_output_and_status(command: Command, nothing_left: None) -> None:
+def test_run_passes_output_and_status(command: Command, nothing_left: Path) -> None:
     done = command("lab", "run", "--", "sh", "-c", "echo to stdout; echo to stderr >&2; exit 7")
     assert (done.status, done.stdout, done.stderr) == (7, "to stdout\n", "to stderr\n")
 
 
-def test_run_passes_many_bytes_unchanged(nothing_left: None) -> None:
+def test_run_passes_many_bytes_unchanged(nothing_left: Path) -> None:
     script = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 4000)"
     argv = [sys.executable, "-m", "lab", "run", "--", "/usr/bin/python3", "-c", script]
     assert subprocess.run(argv, cwd=CHECKOUT, capture_output=True, check=True).stdout == bytes(range(256)) * 4000
@@ -90,7 +106,7 @@ def test_sleeping_is_free_on_the_virtual_clock(command: Command) -> None:
     assert time.monotonic() - began < 60
 
 
-def test_writing_is_kept_in_the_current_directory_only(tmp_path: Path, nothing_left: None) -> None:
+def test_writing_is_kept_in_the_current_directory_only(tmp_path: Path, nothing_left: Path) -> None:
     outside = tmp_path / "outside"
     inside = tmp_path / "inside"
     outside.mkdir()
@@ -105,7 +121,7 @@ def test_writing_is_kept_in_the_current_directory_only(tmp_path: Path, nothing_l
     assert not Path("/etc/fairbed-test").exists()
 
 
-def test_shell_gives_a_prompt(nothing_left: None) -> None:
+def test_shell_gives_a_prompt(nothing_left: Path) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(CHECKOUT)
@@ -134,7 +150,7 @@ def test_shell_needs_a_terminal(command: Command) -> None:
     assert done.status == 2 and "needs a terminal" in done.stderr
 
 
-def test_a_panic_is_told_in_the_kernels_own_words(command: Command, nothing_left: None) -> None:
+def test_a_panic_is_told_in_the_kernels_own_words(command: Command, nothing_left: Path) -> None:
     done = command("lab", "run", "--", "sh", "-c", "echo c > /proc/sysrq-trigger; sleep 5")
     assert done.status == 1
     assert done.stderr.startswith("fairbed: the lab kernel died: Kernel panic")
@@ -161,7 +177,7 @@ def reach(process: "subprocess.Popen[str]", run: Path, stage: str) -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["kill -9", "Ctrl-C"])
-def test_nothing_is_left_wherever_it_is_killed(tmp_path: Path, nothing_left: None, stage: str, number: int) -> None:
+def test_nothing_is_left_wherever_it_is_killed(tmp_path: Path, nothing_left: Path, stage: str, number: int) -> None:
     out = tmp_path / "run"
     process = start("experiments.dumbbell", "--kernel", "lab", "--duration", "120s", "--out", out, "--json")
     reach(process, out, stage)
@@ -187,26 +203,23 @@ def test_what_was_recorded_before_ctrl_c_can_be_analysed(tmp_path: Path, command
     assert done.status == 0 and "interrupted" in done.stdout
 
 
-def test_a_hang_is_ended_by_the_watchdog(tmp_path: Path, nothing_left: None) -> None:
+def test_a_hang_is_ended_by_the_watchdog(tmp_path: Path, nothing_left: Path) -> None:
     out = tmp_path / "run"
     options = ("--duration", "1h", "--watchdog", "4", "--out", out)
     process = start("experiments.dumbbell", "--kernel", "lab", *options)
     reach(process, out, "flows")
-    guests = [line.split()[0] for line in traces() if "FAIRBED" not in line and "/linux mem=" in line]
-    assert len(guests) == 1
-    os.kill(int(guests[0]), signal.SIGSTOP)
+    os.kill(guest(nothing_left), signal.SIGSTOP)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "the run hung: no word for 4 s of real time" in errors
     assert Run.open(out).verdict["status"] == "invalid"
 
 
-def test_a_guest_that_is_killed_makes_a_crashed_run(tmp_path: Path, nothing_left: None) -> None:
+def test_a_guest_that_is_killed_makes_a_crashed_run(tmp_path: Path, nothing_left: Path) -> None:
     out = tmp_path / "run"
     process = start("experiments.dumbbell", "--kernel", "lab", "--duration", "1h", "--out", out)
     reach(process, out, "flows")
-    guest = next(line.split()[0] for line in traces() if "/linux mem=" in line)
-    os.kill(int(guest), signal.SIGKILL)
+    os.kill(guest(nothing_left), signal.SIGKILL)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1 and "the lab kernel died" in errors
     assert Run.open(out).outcome["status"] == "crashed"
@@ -265,7 +278,7 @@ BAD = [
     (["--duration", "5s", "--warmup", "5s"], 2, "duration_s 5 must be above warmup_s 5"),
     (["--seed", "-1"], 2, "seed"),
     (["--kernel", "moon"], 2, "must be one of auto, host, lab"),
-    (["--kernel", "host", "--clock", "virtual"], 2, "host"),
+    (["--kernel", "host", "--clock", "virtual"], 2, "--kernel lab"),
     (["--memory", "99999999"], 2, "needs 99999999 MB"),
     (["--no-such-option"], 2, "no-such-option"),
 ]
@@ -273,7 +286,7 @@ BAD = [
 
 @pytest.mark.parametrize(("options", "status", "words"), BAD, ids=[" ".join(options) for options, _, _ in BAD])
 def test_bad_input_is_one_clear_line(
-    command: Command, nothing_left: None, tmp_path: Path, options: list[str], status: int, words: str
+    command: Command, nothing_left: Path, tmp_path: Path, options: list[str], status: int, words: str
 ) -> None:
     done = command("experiments.dumbbell", "--out", tmp_path / "run", *options)
     lines = [line for line in done.stderr.splitlines() if not line.startswith("seed ")]
