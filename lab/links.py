@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from controller.plan import PortSetting, QueueSetting
 from controller.queues import burst_bytes
-from lab.netem import HTB_QUANTUM, Netem
+from lab.netem import HTB_QUANTUM, JITTER_REACH, Netem
 from lab.qdiscs import FRAME_BYTES, NETEM_MARGIN_PACKETS, RELEASE_DELAY_US, leaf
 from topologies.events import EdgeState
 from topologies.graph import edge_id, role
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 Pair = tuple[str, str]
 Element = Literal["htb", "netem"]
 
-JITTER_REACH = 4
-"""netem's tables of distributions end at four deviations (iproute2's normal.dist: 32767/8192)."""
 MAX_LIMIT = 2**31 - 1
 
 
@@ -326,10 +324,10 @@ def host_netem(graph: nx.DiGraph, pair: Pair, made: Netems) -> Netem | None:
 
 
 def seed_entries(graph: nx.DiGraph, found: Wires, made: Netems, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield, for each netem that draws random numbers, the plan's entry that seeds it."""
+    """Yield, for each netem that does more than delay, the plan's entry that gives it its seed."""
     for pair, settings in made.items():
-        if settings.is_random:
-            yield _entry(netem_place(graph, found, pair), settings, seed_of(seed, pair))
+        if settings.is_random or settings.slot:
+            yield {"edge": edge_id(*pair), **_entry(netem_place(graph, found, pair), settings, seed_of(seed, pair))}
 
 
 def _entry(place: Place | None, settings: Netem, seed: int) -> dict[str, Any]:

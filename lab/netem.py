@@ -6,6 +6,7 @@ linux/pkt_sched.h (``struct tc_netem_*``, ``struct tc_htb_opt``), net/sched/sch_
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from lab.netlink import align4
 
 IN_ORDER_RATE_BYTES = 125_000_000_000
 """netem keeps packets in order only where it has a rate: one of 1 Tbit/s takes 12 ns for a full frame."""
+
+JITTER_REACH = 4
+"""netem's tables of distributions end at four deviations (iproute2's normal.dist: 32767/8192)."""
 
 ROOT = 0xFFFFFFFF
 """The parent of a root qdisc (TC_H_ROOT)."""
@@ -74,6 +78,31 @@ class Netem:
     def is_random(self) -> bool:
         """Whether it draws random numbers, and so needs a seed."""
         return bool(self.jitter_us or 0 < self.loss_pct < 100 or self.gemodel or (self.slot and self.slot[1]))
+
+    @property
+    def loses(self) -> bool:
+        """Whether it ever loses a packet."""
+        return bool(self.loss_pct or self.gemodel)
+
+    def loss_share(self, packets: int) -> tuple[float, float]:
+        """Return the share of so many packets that it loses on average, and the standard deviation of that share.
+
+        Independent losses are binomial. Of the two states of `gemodel` the bad one has the share p / (p + r) of the
+        time; a chain that remembers 1 - p - r of its state from packet to packet varies (2 - p - r) / (p + r) times as
+        much as one that remembers nothing.
+        """
+        if not self.gemodel:
+            share, memory = self.loss_pct / 100, 1.0
+        else:
+            p, r, bad, good = (value / 100 for value in self.gemodel)
+            share, memory = (p * bad + r * good) / (p + r), max(1.0, (2 - p - r) / (p + r))
+        return share, math.sqrt(share * (1 - share) * memory / max(1, packets))
+
+    @property
+    def varies_ms(self) -> tuple[float, float]:
+        """How much less and how much more than its delay it may take."""
+        jitter_ms = self.jitter_us / 1e3 * (1 if self.distribution == "uniform" else JITTER_REACH)
+        return jitter_ms, jitter_ms + (max(self.slot[:2]) / 1e6 if self.slot else 0.0)
 
     def words(self) -> str:
         """Return it as tc's arguments.

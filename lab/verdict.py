@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import polars as pl
 
+from lab.netem import Netem
 from lab.record import Run
 
 Status = Literal["valid", "suspect", "invalid"]
@@ -16,6 +18,12 @@ RTT_TOLERANCE = 0.01
 """Relative difference of idle and configured RTT, plus `RTT_SLACK_MS`, that is still right."""
 RTT_SLACK_MS = 0.2
 """Transmission of a ping at the bottleneck, and a switch's work on a real clock."""
+
+PING_BYTES = 98
+"""An echo as queues count it: 56 bytes, and the headers of ICMP, IP and Ethernet."""
+
+LOSS_DEVIATIONS = 5
+"""By chance alone one link in 1.7 million would lie further off."""
 
 LATE_NS = 5_000_000
 LATE_SHARE = 0.01
@@ -32,9 +40,9 @@ def judge(
 ) -> tuple[Status, list[str]]:
     """Return the verdict and its reasons: invalid outweighs suspect, suspect outweighs valid."""
     invalid = [] if complete else ["the run did not finish"]
-    invalid += rtt_problems(plan["paths"], facts.get("idle_rtt_ms", {}))
+    invalid += rtt_problems(plan["paths"], facts.get("idle_rtt_ms", {}), variation_ms(plan))
     invalid += backlog_problems(plan["queues"], run.queues)
-    invalid += drop_problems(run)
+    invalid += drop_problems(plan, run)
     invalid += flow_problems(plan, run)
     suspect = [*faults, *lateness_problems(lateness_ns)]
     if invalid:
@@ -42,13 +50,31 @@ def judge(
     return ("suspect", suspect) if suspect else ("valid", [])
 
 
-def rtt_problems(paths: Mapping[str, Any], idle_rtt_ms: Mapping[str, float]) -> list[str]:
-    """Return the flows whose idle round-trip time isn't the configured one."""
-    return [
-        f"flow {flow_id}: idle RTT {measured:.3f} ms, configured {paths[flow_id]['base_rtt_ms']:.3f} ms"
-        for flow_id, measured in idle_rtt_ms.items()
-        if abs(measured - paths[flow_id]["base_rtt_ms"]) > RTT_TOLERANCE * paths[flow_id]["base_rtt_ms"] + RTT_SLACK_MS
-    ]
+def rtt_problems(
+    paths: Mapping[str, Any], idle_rtt_ms: Mapping[str, float], varies_ms: Mapping[str, tuple[float, float]]
+) -> list[str]:
+    """Return the flows whose idle round-trip time isn't the configured one, as far as it doesn't vary by itself."""
+    found = []
+    for flow_id, measured in idle_rtt_ms.items():
+        base = paths[flow_id]["base_rtt_ms"]
+        less, more = varies_ms.get(flow_id, (0.0, 0.0))
+        slack = RTT_TOLERANCE * base + RTT_SLACK_MS
+        if not base - less - slack <= measured <= base + more + slack:
+            found.append(f"flow {flow_id}: idle RTT {measured:.3f} ms, configured {base:.3f} ms")
+    return found
+
+
+def variation_ms(plan: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """Return for each flow how much less and more than its base RTT jitter, slots and slow links may make of a ping."""
+    edges = {entry["edge"]: Netem.from_data(entry["settings"]).varies_ms for entry in plan.get("seeds", ())}
+    found = {}
+    for flow_id, path in plan["paths"].items():
+        nodes = path.get("nodes", ())
+        names = [f"{a}->{b}" for u, v in itertools.pairwise(nodes) for a, b in ((u, v), (v, u))]
+        less, more = (sum(edges[name][side] for name in names if name in edges) for side in (0, 1))
+        rates = [plan["queues"][name]["rate_mbit"] for name in names if name in plan["queues"]]
+        found[flow_id] = (less, more + sum(PING_BYTES * 8e-3 / rate for rate in rates))
+    return found
 
 
 def backlog_problems(queues: Mapping[str, Any], table: pl.DataFrame) -> list[str]:
@@ -61,17 +87,36 @@ def backlog_problems(queues: Mapping[str, Any], table: pl.DataFrame) -> list[str
     ]
 
 
-def drop_problems(run: Run) -> list[str]:
-    """Return the qdiscs other than the bottlenecks' leaves that dropped packets, by the last look at all of them."""
+def drop_problems(plan: Mapping[str, Any], run: Run) -> list[str]:
+    """Return the netems that dropped what they should not have, by the last look at all qdiscs.
+
+    One that is to lose packets must have lost its share of them, unless that changed during the run.
+    """
     path = run.raw / "tc.json"
     if not path.exists():
         return []
-    return [
-        f"{qdisc['kind']} on {qdisc['dev']} dropped {qdisc['drops']} packets"
-        for text in json.loads(path.read_text()).values()
-        for qdisc in json.loads(text)
-        if qdisc["kind"] == "netem" and qdisc.get("drops")
-    ]
+    lossy = {entry["interface"]: Netem.from_data(entry["settings"]) for entry in plan.get("seeds", ())}
+    changed = {event["netem"]["interface"] for event in plan.get("events", ()) if "netem" in event}
+    found = []
+    for text in json.loads(path.read_text()).values():
+        for qdisc in json.loads(text):
+            if qdisc["kind"] != "netem" or qdisc["dev"] in changed:
+                continue
+            name, drops = qdisc["dev"], qdisc.get("drops", 0)
+            settings = lossy.get(name)
+            if settings is None or not settings.loses:
+                found += [f"netem on {name} dropped {drops} packets"] if drops else []
+            elif problem := loss_problem(settings, drops, qdisc["packets"] + drops):
+                found.append(f"netem on {name} {problem}")
+    return found
+
+
+def loss_problem(settings: Netem, drops: int, packets: int) -> str | None:
+    """Return what is wrong with so many drops among so many packets: more than five deviations from the mean."""
+    share, deviation = settings.loss_share(packets)
+    if abs(drops - share * packets) <= LOSS_DEVIATIONS * deviation * packets + 1:
+        return None
+    return f"lost {drops} of {packets} packets, {drops / max(1, packets):.3%} where {share:.3%} is configured"
 
 
 def flow_problems(plan: Mapping[str, Any], run: Run) -> list[str]:

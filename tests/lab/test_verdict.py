@@ -1,6 +1,7 @@
 """The verdict: each fault alone must change it."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import polars as pl
 import pytest
 
 from lab import verdict
+from lab.netem import Netem
 from lab.record import EVENTS, FLOWS, QUEUES, Run
 
 PLAN: dict[str, Any] = {
@@ -78,3 +80,58 @@ def test_late_samples_make_a_run_suspect(run: Run) -> None:
 def test_invalid_outweighs_suspect_and_keeps_its_reasons(run: Run) -> None:
     status, reasons = judge(run, faults=["the controller ended"], complete=False)
     assert (status, reasons) == ("invalid", ["the run did not finish", "the controller ended"])
+
+
+def lossy(**settings: Any) -> dict[str, Any]:
+    netem = Netem(delay_us=10_000.0, limit=10_000, **settings)
+    return {"edge": "s1->s2", "node": None, "interface": "wire1v0", "settings": asdict(netem), "seed": 1}
+
+
+@pytest.mark.parametrize(
+    ("settings", "drops", "status"),
+    [
+        ({"loss_pct": 1.0}, 1000, "valid"),
+        ({"loss_pct": 1.0}, 1150, "valid"),  # five deviations are 157
+        ({"loss_pct": 1.0}, 1170, "invalid"),
+        ({"loss_pct": 1.0}, 0, "invalid"),
+        ({"gemodel": (1.0, 19.0, 100.0, 0.0)}, 5000, "valid"),  # p / (p + r) = 5 %
+        ({"gemodel": (1.0, 19.0, 100.0, 0.0)}, 5900, "valid"),  # five deviations are 1034
+        ({"gemodel": (1.0, 19.0, 100.0, 0.0)}, 6100, "invalid"),
+        ({"jitter_us": 5.0}, 1, "invalid"),
+    ],
+)
+def test_a_link_that_is_to_lose_packets_must_lose_its_share(
+    run: Run, settings: dict[str, Any], drops: int, status: str
+) -> None:
+    qdiscs = [{"kind": "netem", "dev": "wire1v0", "drops": drops, "packets": 100_000 - drops}]
+    (run.raw / "tc.json").write_text(json.dumps({"": json.dumps(qdiscs)}))
+    assert judge(run, plan=PLAN | {"seeds": [lossy(**settings)]})[0] == status
+
+
+def test_a_link_whose_loss_changes_is_not_judged_by_its_drops(run: Run) -> None:
+    (run.raw / "tc.json").write_text(json.dumps({"": json.dumps([{"kind": "netem", "dev": "wire1v0", "drops": 9}])}))
+    assert judge(run, plan=PLAN | {"events": [{"netem": lossy(loss_pct=100.0)}]})[0] == "valid"
+
+
+@pytest.mark.parametrize(
+    ("settings", "measured", "status"),
+    [
+        ({"jitter_us": 2000.0}, 37.5, "valid"),
+        ({"jitter_us": 2000.0}, 37.3, "invalid"),  # 40 - 2 - 0.6
+        ({"jitter_us": 2000.0, "distribution": "normal"}, 31.5, "valid"),
+        ({"slot": (5_000_000, 0, 0, 0)}, 45.5, "valid"),
+        ({"slot": (5_000_000, 0, 0, 0)}, 39.0, "invalid"),
+    ],
+)
+def test_idle_rtt_may_vary_as_its_links_do(run: Run, settings: dict[str, Any], measured: float, status: str) -> None:
+    paths = {"cubic-1": {"base_rtt_ms": 40.0, "nodes": ["snd1", "s1", "s2", "rcv1"]}}
+    queues = {"s1->s2": {"buffer_bytes": 100_000, "aqm": "fifo", "rate_mbit": 1000.0}}
+    plan = PLAN | {"paths": paths, "queues": queues, "seeds": [lossy(**settings)]}
+    assert judge(run, plan=plan, facts={"idle_rtt_ms": {"cubic-1": measured}})[0] == status
+
+
+def test_a_slow_link_takes_time_for_a_ping(run: Run) -> None:
+    paths = {"cubic-1": {"base_rtt_ms": 40.0, "nodes": ["snd1", "s1", "s2", "rcv1"]}}
+    queues = {"s1->s2": {"buffer_bytes": 100_000, "aqm": "fifo", "rate_mbit": 0.1}}
+    plan = PLAN | {"paths": paths, "queues": queues}
+    assert judge(run, plan=plan, facts={"idle_rtt_ms": {"cubic-1": 47.84}})[0] == "valid"  # 98 bytes at 100 kbit/s
