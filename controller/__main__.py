@@ -1,7 +1,7 @@
 """The controller process: `python -m controller --plan FILE`.
 
-Installs a plan's queues and rules on the switches that connect, and stays until SIGTERM, which removes
-exactly the queues it set. Its imports are few because its start-up time counts.
+Installs a plan's queues and rules on the switches that connect, follows the plan's changes of policy, and stays until
+SIGTERM, which removes exactly the queues it set. Its imports are few because its start-up time counts.
 """
 
 import argparse
@@ -11,10 +11,10 @@ import socket
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
-from controller import frameworks, ovsdb, plan
-from controller.app import Events, Switches, leave, messages, send, serve
+from controller import frameworks, plan
+from controller.app import leave
+from controller.process import Options, Process
 from topologies.errors import FairbedError, UsageError
 
 END_SIGNALS = {signal.SIGTERM, signal.SIGINT}
@@ -28,8 +28,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--plan", required=True, type=Path, help="JSON file with the rules and queues")
     parser.add_argument("--listen", default=DEFAULT_LISTEN, help="loopback address and port (%(default)s)")
     parser.add_argument("--framework", default="ryu", choices=sorted(frameworks.PACKAGES))
+    parser.add_argument("--application", help="your own application's file, in place of the plan's rules")
     parser.add_argument("--events", help="file to append events to, one JSON object a line")
     parser.add_argument("--ready-fd", type=int, help='open descriptor to write "ready" to')
+    parser.add_argument("--begin-fd", type=int, help="open descriptor to read from when the run begins")
     parser.add_argument("--ovsdb", default=DEFAULT_OVSDB, help="where queues are set (%(default)s)")
     return parser.parse_args(arguments)
 
@@ -59,73 +61,38 @@ def check_free(address: tuple[str, int]) -> None:
             raise FairbedError(f"cannot listen on {address[0]}:{address[1]}: {error.strerror}") from error
 
 
-class Process:
-    """The controller as a process: sets the plan's queues once, and ends exactly once, without them."""
+def end_on_signal(process: Process) -> None:
+    """End on a signal, waited for in a thread of its own.
 
-    def __init__(self, options: argparse.Namespace, content: plan.Plan) -> None:
-        """Open the events."""
-        self.events = Events(options.events, options.ready_fd)
-        self.switches = Switches(content, self.events, self.set_queues, self.install)
-        self._database = options.ovsdb
-        self._content = content
-        self._framework: frameworks.Framework | None = None
-        self._busy = threading.Lock()
+    A handler would run in the main thread, which may be about to wait in its hub when the signal arrives, and
+    then would notice it only when something else happens.
+    """
 
-    def run(self, name: str, address: tuple[str, int]) -> None:
-        """Serve switches until a signal or a failure ends the process."""
-        threading.Thread(target=self._wait_for_signal, daemon=True).start()
-        self._framework = frameworks.load(name)
-        self.events.write("started", framework=name, rules=len(self._content["rules"]))
-        serve(self._framework, address, self.switches, self.fail)
-        self.finish(1, f"stopped listening on {address[0]}:{address[1]}")
-
-    def set_queues(self) -> None:
-        """Set the plan's queues, if it has any."""
-        if not self._content["queues"]:
-            return
-        with self._busy:  # an end meanwhile waits, and then finds what it has to remove
-            ovsdb.apply_queues(self._database, self._content["tag"], self._content["queues"])
-        self.events.write("queues_set", ports=[setting["port"] for setting in self._content["queues"]])
-
-    def install(self, datapath: Any, rules: list[plan.Rule]) -> None:
-        """Send a switch its rules."""
-        assert self._framework is not None  # noqa: S101 - switches come when it serves
-        send(datapath, messages(self._framework, datapath, rules))
-
-    def fail(self, error: FairbedError) -> None:
-        """End for this reason."""
-        self.finish(error.exit_status, str(error))
-
-    def finish(self, status: int, message: str = "") -> None:
-        """Remove our queues and end the process; whoever comes second waits for that end."""
-        self._busy.acquire()
-        try:
-            if self._content["queues"]:
-                ovsdb.remove_queues(self._database, self._content["tag"], wait=False)
-        except FairbedError as error:
-            status, message = status or error.exit_status, f"{message} {error}".strip()
-        self.events.write("stopped", packet_ins=self.switches.packet_ins, status=status, message=message)
-        leave(status, message)
-
-    def _wait_for_signal(self) -> None:
-        """End on a signal, waited for in a thread of its own.
-
-        A handler would run in the main thread, which may be about to wait in its hub when the signal arrives, and
-        then would notice it only when something else happens.
-        """
+    def wait() -> None:
         signal.sigwait(END_SIGNALS)
-        self.finish(0)
+        process.finish(0)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def main() -> None:
     """Run, and turn errors into one line and an exit status."""
     signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
     try:
-        options = parse(sys.argv[1:])
-        address = loopback(options.listen)
-        process = Process(options, plan.read(options.plan))
-        check_free(address)
-        process.run(options.framework, address)
+        given = parse(sys.argv[1:])
+        options = Options(
+            given.framework,
+            loopback(given.listen),
+            given.ovsdb,
+            given.events,
+            given.ready_fd,
+            given.begin_fd,
+            given.application,
+        )
+        process = Process(options, plan.read(given.plan))
+        check_free(options.address)
+        end_on_signal(process)
+        process.run()
     except FairbedError as error:
         leave(error.exit_status, str(error))
 

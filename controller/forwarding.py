@@ -5,7 +5,7 @@ hosts gets rules of its own, of higher priority, where it leaves that way. Nothi
 no rule is dropped (OpenFlow 1.3's default), so loops in the graph do no harm. Hosts are given each other's
 Ethernet addresses, so there is no ARP to forward.
 
-    priority 300  src, dst, TCP port -> queue, port    a flow that a policy puts in a queue (`queues`)
+    priority 300  src, dst, TCP port -> queue, port    a flow where it has a queue, or a path of its own (`queues`)
     priority 200  src, dst           -> port           a pair of hosts with a path of its own
     priority 100  dst                -> port           everything else
 """
@@ -78,9 +78,17 @@ def forwarding_rules(
     return sorted(rules, key=_order)
 
 
-def rule(dpid: int, priority: int, match: Mapping[str, int | str], port: int, queue: int | None = None) -> Rule:
-    """Return the rule that sends matching IPv4 packets out of a port, through a queue if one is given."""
-    steer: list[list[str | int]] = [] if queue is None else [["set_queue", queue]]
+def rule(
+    dpid: int,
+    priority: int,
+    match: Mapping[str, int | str],
+    port: int,
+    queue: int | None = None,
+    meter: int | None = None,
+) -> Rule:
+    """Return the rule that sends matching IPv4 packets out of a port, by way of a meter and a queue if given."""
+    on_the_way: tuple[tuple[str, int | None], ...] = (("meter", meter), ("set_queue", queue))
+    steer: list[list[str | int]] = [[name, number] for name, number in on_the_way if number is not None]
     return {
         "dpid": dpid,
         "priority": priority,

@@ -62,6 +62,13 @@ def load(framework: str, lean: bool = True) -> Framework:
         return _import(framework, package)
 
 
+def read(framework: Framework, fd: int, count: int) -> bytes:
+    """Return up to `count` bytes of a descriptor, letting the framework's other threads work until they come."""
+    if framework.name == "ryu":
+        importlib.import_module("eventlet.hubs").trampoline(fd, read=True)
+    return os.read(fd, count)
+
+
 def _import(framework: str, package: str) -> Framework:
     """Return the framework's parts."""
     hub = importlib.import_module(f"{package}.lib.hub")

@@ -241,6 +241,7 @@ def _queue_config(queue: QueueSetting) -> dict[str, str]:
         "min-rate": str(queue["min_rate_bit"]),
         "max-rate": str(queue["max_rate_bit"]),
         "burst": str(queue["burst_bytes"] * 8),
+        "priority": str(queue.get("priority", 0)),
     }
 
 
@@ -260,6 +261,7 @@ def _queue_setting(row: Json) -> QueueSetting:
         "min_rate_bit": int(config["min-rate"]),
         "max_rate_bit": int(config["max-rate"]),
         "burst_bytes": int(config["burst"]) // 8,
+        "priority": int(config["priority"]),
     }
 
 

@@ -6,16 +6,18 @@ library.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from topologies.errors import UsageError
 
-FORMAT = 1
+FORMAT = 2
 MAX_DPID = 2**64 - 1
+LEAF_HANDLE = 16
+"""Major number of queue 0's leaf qdisc, so that none is that of the HTB tree, 1."""
 MATCH_FIELDS = frozenset({"eth_type", "ip_proto", "ipv4_dst", "ipv4_src", "tcp_dst", "tcp_src"})
-ACTIONS = frozenset({"output", "set_queue"})
+ACTIONS = frozenset({"meter", "output", "set_queue"})
 
 
 class Rule(TypedDict):
@@ -30,21 +32,34 @@ class Rule(TypedDict):
     match : dict
         OpenFlow 1.3 match fields by name.
     actions : list of list
-        ["output", port] and ["set_queue", queue], in order.
+        ["meter", number], ["set_queue", queue] and ["output", port], in this order.
+    flow : int, optional
+        Which of the watched flows it carries, so that its counters are that flow's.
     """
 
     dpid: int
     priority: int
     match: dict[str, int | str]
     actions: list[list[str | int]]
+    flow: NotRequired[int]
+
+
+class Meter(TypedDict):
+    """What drops packets of a switch above a rate; the burst is how much may pass at once."""
+
+    dpid: int
+    meter: int
+    rate_kbit: int
+    burst_kbit: int
 
 
 class QueueSetting(TypedDict):
-    """One queue: an HTB class."""
+    """One queue: an HTB class. The lowest priority, 0 if none is given, is served first."""
 
     min_rate_bit: int
     max_rate_bit: int
     burst_bytes: int
+    priority: NotRequired[int]
 
 
 class PortSetting(TypedDict):
@@ -68,8 +83,85 @@ class PortSetting(TypedDict):
     queues: dict[int, QueueSetting]
 
 
-class Plan(TypedDict):
-    """Everything that the controller is to do.
+class AdaptivePort(TypedDict):
+    """A port whose queues the controller moves.
+
+    Attributes
+    ----------
+    edge, port : str
+        "s1->s2", and its interface.
+    dpid, rate_bit : int
+        Its switch, and its rate in bit/s.
+    queues : list of int
+        All its queues; group k, from 1, has queue k.
+    groups : dict
+        Algorithm -> its flows.
+    leaves : list of str
+        The leaf qdisc of a queue with 1, 2, … flows, as tc's arguments.
+    """
+
+    edge: str
+    port: str
+    dpid: int
+    rate_bit: int
+    queues: list[int]
+    groups: dict[str, list[str]]
+    leaves: list[str]
+
+
+class Adaptive(TypedDict):
+    """Decisions left to the controller, every interval_s."""
+
+    interval_s: float
+    ports: list[AdaptivePort]
+
+
+class Step(TypedDict):
+    """What is set when a policy begins.
+
+    Attributes
+    ----------
+    at_s : float
+        When, in s since the run began.
+    policy : str
+        Its text.
+    queues : list of PortSetting
+        Set first.
+    leaves : list of str
+        tc's lines for the qdiscs below the queues.
+    meters, rules : list of Meter, list of Rule
+        Sent last; they replace those of the same number or match.
+    adaptive : Adaptive or None
+        What is left to the controller.
+    """
+
+    at_s: float
+    policy: str
+    queues: list[PortSetting]
+    leaves: list[str]
+    meters: list[Meter]
+    rules: list[Rule]
+    adaptive: Adaptive | None
+
+
+class WatchedPort(TypedDict):
+    """A port whose counters are read: its edge, interface, switch and OpenFlow number."""
+
+    edge: str
+    port: str
+    dpid: int
+    number: int
+
+
+class Watched(TypedDict):
+    """What is counted: ports, and flows by the number that rules give them."""
+
+    ports: list[WatchedPort]
+    flows: list[str]
+
+
+class Plan(Step):
+    """Everything that the controller is to do: its first step, with all rules, and the rest.
 
     Attributes
     ----------
@@ -79,30 +171,54 @@ class Plan(TypedDict):
         Marks the OVSDB rows as this run's: external_ids:fairbed.
     dpids : list of int
         The switches to wait for.
-    rules : list of Rule
-        For these switches.
-    queues : list of PortSetting
-        Set before the rules.
+    later : list of Step
+        Changes of policy, in order of time.
+    watched : Watched
+        What is counted.
+    counters_s : float or None
+        How often counters are read and recorded, None for never.
     """
 
     format: int
     tag: str
     dpids: list[int]
-    rules: list[Rule]
-    queues: list[PortSetting]
+    later: list[Step]
+    watched: Watched
+    counters_s: float | None
 
 
-def plan(tag: str, dpids: Mapping[str, int], rules: Iterable[Rule], queues: Iterable[PortSetting] = ()) -> Plan:
-    """Return the plan for these switches (name -> datapath id)."""
+def plan(
+    tag: str,
+    dpids: Mapping[str, int],
+    rules: Iterable[Rule],
+    steps: Sequence[Step] = (),
+    watched: Watched | None = None,
+    counters_s: float | None = None,
+) -> Plan:
+    """Return the plan for these switches (name -> datapath id): rules that always hold, and steps, the first at 0."""
+    first = steps[0] if steps else no_step()
     return check(
         {
+            **first,
             "format": FORMAT,
             "tag": tag,
             "dpids": sorted(dpids.values()),
-            "rules": list(rules),
-            "queues": list(queues),
+            "rules": [*rules, *first["rules"]],
+            "later": list(steps[1:]),
+            "watched": watched or {"ports": [], "flows": []},
+            "counters_s": counters_s,
         }
     )
+
+
+def no_step() -> Step:
+    """Return a step that sets nothing."""
+    return {"at_s": 0.0, "policy": "", "queues": [], "leaves": [], "meters": [], "rules": [], "adaptive": None}
+
+
+def leaf_line(interface: str, number: int, words: str) -> str:
+    """Return tc's line for a queue's leaf; where there is one of the same kind, it changes and keeps its packets."""
+    return f"qdisc replace dev {interface} parent 1:{number + 1:x} handle {LEAF_HANDLE + number:x}: {words}"
 
 
 def write(path: Path, content: Plan) -> None:
@@ -128,21 +244,70 @@ def check(content: Any) -> Plan:
         if content["format"] != FORMAT:
             raise UsageError(f"format {content['format']} is not {FORMAT}, the one this version reads")
         dpids = [_integer("dpid", dpid, MAX_DPID) for dpid in content["dpids"]]
-        for rule in content["rules"]:
-            _check_rule(rule, dpids)
-        queues = [_port_setting(setting) for setting in content["queues"]]
-        tag = content["tag"]
+        first = _step(content, dpids)
+        later = [_step(step, dpids) for step in content["later"]]
+        tag, watched, counters_s = content["tag"], content["watched"], content["counters_s"]
+        _check_watched(watched)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"not a plan: {type(error).__name__}: {error}") from error
     if not isinstance(tag, str) or not tag:
         raise UsageError(f"the tag is a non-empty text, not {tag!r}")
-    return {"format": FORMAT, "tag": tag, "dpids": dpids, "rules": content["rules"], "queues": queues}
+    if counters_s is not None and not counters_s > 0:
+        raise UsageError(f"counters_s {counters_s!r} is not above 0")
+    return {
+        **first,
+        "format": FORMAT,
+        "tag": tag,
+        "dpids": dpids,
+        "later": later,
+        "watched": watched,
+        "counters_s": counters_s,
+    }
+
+
+def _step(content: Mapping[str, Any], dpids: list[int]) -> Step:
+    for rule in content["rules"]:
+        _check_rule(rule, dpids)
+    return {
+        "at_s": float(content["at_s"]),
+        "policy": str(content["policy"]),
+        "queues": [_port_setting(setting) for setting in content["queues"]],
+        "leaves": [_one_line(line) for line in content["leaves"]],
+        "meters": [_meter(meter) for meter in content["meters"]],
+        "rules": content["rules"],
+        "adaptive": content["adaptive"],
+    }
+
+
+def _check_watched(watched: Watched) -> None:
+    for port in watched["ports"]:
+        _integer("dpid", port["dpid"], MAX_DPID)
+        _integer("number", port["number"], 0xFFFFFFFF)
+    if not all(isinstance(name, str) for name in watched["flows"]):
+        raise TypeError("a watched flow is not a text")
+
+
+def _one_line(line: Any) -> str:
+    """Return a line for tc's batch, refusing what would be two."""
+    if not isinstance(line, str) or "\n" in line:
+        raise UsageError(f"{line!r} is not one line for tc")
+    return line
+
+
+def _meter(meter: Mapping[str, Any]) -> Meter:
+    return {
+        "dpid": _integer("dpid", meter["dpid"], MAX_DPID),
+        "meter": _integer("meter", meter["meter"], 0xFFFF0000),
+        "rate_kbit": _integer("rate_kbit", meter["rate_kbit"], 0xFFFFFFFF),
+        "burst_kbit": _integer("burst_kbit", meter["burst_kbit"], 0xFFFFFFFF),
+    }
 
 
 def _check_rule(rule: Rule, dpids: list[int]) -> None:
     if rule["dpid"] not in dpids:
         raise UsageError(f"a rule is for switch {rule['dpid']}, which is not among the switches")
     _integer("priority", rule["priority"], 0xFFFF)
+    _integer("flow", rule.get("flow", 0), 0xFFFF)
     unknown = rule["match"].keys() - MATCH_FIELDS
     unknown |= {str(name) for name, _ in rule["actions"]} - ACTIONS
     if unknown:
@@ -165,6 +330,7 @@ def _queue_setting(queue: Mapping[str, Any]) -> QueueSetting:
         "min_rate_bit": _integer("min_rate_bit", queue["min_rate_bit"]),
         "max_rate_bit": _integer("max_rate_bit", queue["max_rate_bit"]),
         "burst_bytes": _integer("burst_bytes", queue["burst_bytes"]),
+        "priority": _integer("priority", queue.get("priority", 0), 0xFFFFFFFF),
     }
 
 

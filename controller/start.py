@@ -13,6 +13,8 @@ def command(
     events: Path | None = None,
     ready_fd: int | None = None,
     ovsdb: str | None = None,
+    begin_fd: int | None = None,
+    application: Path | None = None,
 ) -> list[str]:
     """Return the controller's command line, to be started in the checkout's folder.
 
@@ -31,13 +33,24 @@ def command(
         that the process failed.
     ovsdb : str, optional
         "unix:/path" of the OVSDB server, where it isn't the usual one.
+    begin_fd : int, optional
+        Descriptor that the process inherits: 8 bytes, little-endian, say when the run begins, in ns of the monotonic
+        clock. Without it the run begins when all rules are in force.
+    application : pathlib.Path, optional
+        File of an application that makes the rules in place of the plan's.
 
     Examples
     --------
     >>> " ".join(command(Path("plan.json"), framework="os-ken", ready_fd=5)[1:])
     '-m controller --plan plan.json --listen 127.0.0.1:6653 --framework os-ken --ready-fd 5'
     """
-    options = {"--events": events, "--ready-fd": ready_fd, "--ovsdb": ovsdb}
+    options = {
+        "--events": events,
+        "--ready-fd": ready_fd,
+        "--ovsdb": ovsdb,
+        "--begin-fd": begin_fd,
+        "--application": application,
+    }
     given = [str(part) for name, value in options.items() if value is not None for part in (name, value)]
     required = ["--plan", str(plan), "--listen", listen, "--framework", framework]
     return [sys.executable, "-m", "controller", *required, *given]

@@ -22,6 +22,9 @@ def dumbbell(
     rtt: opt.Rtt = "40ms",
     buffer: opt.Buffer = "1bdp",
     aqm: opt.Aqm = "fifo",
+    queues: opt.Queues = "shared",
+    queues_at: opt.QueuesAt = None,
+    fault: opt.Faults = None,
     duration: opt.Duration = "60s",
     warmup: opt.Warmup = "5s",
     start_gap: opt.StartGap = "0s",
@@ -32,6 +35,7 @@ def dumbbell(
     kernel: opt.Kernel = "auto",
     clock: opt.ClockOption = None,
     framework: opt.Framework = "ryu",
+    controller: opt.ControllerFile = None,
     memory: opt.Memory = 1024,
     watchdog: opt.Watchdog = opt.DEFAULT_WATCHDOG_S,
     out: opt.Out = None,
@@ -40,7 +44,7 @@ def dumbbell(
     explain: opt.Explain = False,
 ) -> None:
     """Run the experiment."""
-    session = Session(kernel, clock, framework, memory, watchdog, out, json, strict, explain)
+    session = Session(kernel, clock, framework, memory, watchdog, out, json, strict, explain, controller)
     ccas = parse_flows(flows)
     parse_buffer(buffer)  # refused here, with the option's own text
 
@@ -55,6 +59,9 @@ def dumbbell(
                 "buffer": buffer,
             },
             aqm=aqm,
+            queues=queues,
+            queues_at=[{"at_s": at_s, "queues": policy} for at_s, policy in opt.timed("queues-at", queues_at)],
+            faults=[{"at_s": at_s, "what": what} for at_s, what in opt.timed("fault", fault)],
             flows=make_flows(ccas, parse_time_s(start_gap), generator),
             duration_s=parse_time_s(duration),
             warmup_s=parse_time_s(warmup),

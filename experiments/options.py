@@ -9,7 +9,7 @@ import typer
 
 from lab.execute import WATCHDOG_S
 from topologies.errors import UsageError
-from topologies.units import parse_time_ms
+from topologies.units import parse_time_ms, parse_time_s
 
 Flows = Annotated[
     str,
@@ -19,6 +19,32 @@ Rate = Annotated[str, typer.Option(help="Rate of the bottleneck: 20mbit, 1.5gbit
 Rtt = Annotated[str, typer.Option(help="Base round-trip time: 40ms, 1s.", metavar="TIME")]
 Buffer = Annotated[str, typer.Option(help="Buffer of the bottleneck: 1bdp, 64KiB, 100packets.", metavar="SIZE")]
 Aqm = Annotated[str, typer.Option(help="Queue management at the bottleneck: fifo, fq_codel, codel, pie, …")]
+Queues = Annotated[
+    str,
+    typer.Option(
+        help="Queue policy: shared, per_cca, per_flow, weighted:ndm_tcp=2,cubic=1, priority:ndm_tcp, isolate:ndm_tcp, "
+        "police:bbr=4mbit, adaptive.",
+        metavar="POLICY",
+    ),
+]
+QueuesAt = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Change the queue policy during the run: 30s=per_cca. May be given again.", metavar="TIME=POLICY"
+    ),
+]
+Faults = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fault",
+        help="Break something: 10s=kill-controller, =restart-controller or =kill-vswitchd. May be given again.",
+        metavar="TIME=WHAT",
+    ),
+]
+ControllerFile = Annotated[
+    Path | None,
+    typer.Option("--controller", help="Your own Ryu (or os-ken) application in place of ours.", show_default=False),
+]
 Duration = Annotated[str, typer.Option(help="Length of the run: 60s, 5min.", metavar="TIME")]
 Warmup = Annotated[str, typer.Option(help="Beginning that lifetime figures leave out.", metavar="TIME")]
 StartGap = Annotated[
@@ -51,6 +77,23 @@ Strict = Annotated[bool, typer.Option("--strict", help="Fail unless every verdic
 Explain = Annotated[bool, typer.Option("--explain", help="Print what would be done to the network, and stop.")]
 
 DEFAULT_WATCHDOG_S = WATCHDOG_S
+
+
+def timed(option: str, texts: list[str] | None) -> list[tuple[float, str]]:
+    """Return the (s, word) pairs of an option's TIME=WORD texts, in order of time.
+
+    Examples
+    --------
+    >>> timed("queues-at", ["30s=per_cca", "1min=weighted:ndm_tcp=2"])
+    [(30.0, 'per_cca'), (60.0, 'weighted:ndm_tcp=2')]
+    """
+    found = []
+    for text in texts or []:
+        time, equals, word = text.partition("=")
+        if not equals or not word:
+            raise UsageError(f"--{option} {text!r} is not TIME=WORD, such as 30s=per_cca")
+        found.append((parse_time_s(time), word))
+    return sorted(found)
 
 
 def sample_ms(text: str) -> int:

@@ -27,6 +27,14 @@ from lab.netlink import (
 from lab.record import EVENTS, FLOWS, QUEUES
 from lab.telemetry import FRAME
 
+EVENT_FILES = (
+    ("flow", "traffic.jsonl"),
+    ("controller", "controller.jsonl"),
+    ("link", "links.jsonl"),
+    ("lab", "lab.jsonl"),
+)
+"""Who writes events -> where. The controller's counters are samples, and come under "sampler"."""
+
 INET_DIAG_MSG_BYTES = 72
 TCMSG_BYTES = 20
 TCP_LISTEN = 10
@@ -203,7 +211,7 @@ def _full(schema: pl.Schema) -> dict[str, Any]:
 def events(raw: Path, t0_ns: int) -> pl.DataFrame:
     """Return the event table from what traffic, controller and links wrote, on the run's clock."""
     rows = []
-    for source, name in (("flow", "traffic.jsonl"), ("controller", "controller.jsonl"), ("link", "links.jsonl")):
+    for source, name in EVENT_FILES:
         path = raw / name
         for line in path.read_text().splitlines() if path.exists() else ():
             event = _parsed(line)
@@ -211,7 +219,7 @@ def events(raw: Path, t0_ns: int) -> pl.DataFrame:
                 rows.append(
                     {
                         "t_s": (event["t_ns"] - t0_ns) / 1e9,
-                        "source": source,
+                        "source": "sampler" if event["kind"] == "counters" else source,
                         "kind": event["kind"],
                         "subject": str(event["subject"]),
                         "detail": event["detail"],

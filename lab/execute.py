@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shutil
 import subprocess
 import sys
 import threading
@@ -29,6 +30,9 @@ from lab.record import Run
 from lab.scenario import Scenario
 from topologies.errors import FairbedError, UsageError
 
+APPLICATION = "application.py"
+"""Name, below ``raw``, of the application that took the controller's place."""
+
 Kernel = Literal["auto", "host", "lab"]
 Progress = Callable[[Mapping[str, Any]], None]
 
@@ -41,6 +45,7 @@ class Where:
     """Where a run executes.
 
     ``kernel`` and ``clock`` as on the command line; ``memory_mb`` is the guest's; ``framework`` the controller's.
+    ``application`` is a file for that framework which makes the rules in place of ours.
     """
 
     kernel: Kernel = "auto"
@@ -48,6 +53,7 @@ class Where:
     memory_mb: int = 1024
     framework: str = "ryu"
     watchdog_s: float = WATCHDOG_S
+    application: Path | None = None
 
 
 @dataclass
@@ -109,15 +115,18 @@ def execute(scenario: Scenario, out: Path, where: Where, progress: Progress = la
     KeyboardInterrupt
         After what was recorded has been kept.
     """
-    plan = make_plan(scenario) | {"framework": where.framework}
+    plan = make_plan(scenario) | {"framework": where.framework} | _application(where)
     kernel, clock, reason = choose(where, {flow["cca"] for flow in plan["flows"]})
     run = Run.create(out)
     _write_plan(run, plan)
+    if where.application is not None:
+        shutil.copyfile(where.application, run.raw / APPLICATION)
     facts = provenance.facts() | {
         "kernel_kind": kernel,
         "clock": clock,
         "why": reason,
         "framework": where.framework,
+        "application": str(where.application or ""),
     }
     info = {
         "created": provenance.now(),
@@ -149,6 +158,15 @@ def execute(scenario: Scenario, out: Path, where: Where, progress: Progress = la
         kind = UsageError if ending.exit_status == UsageError.exit_status else FairbedError
         raise kind(ending.error or "the run ended without saying why")
     return run
+
+
+def _application(where: Where) -> dict[str, str]:
+    """Return the plan's entry for someone else's application, kept with the run."""
+    if where.application is None:
+        return {}
+    if not where.application.is_file():
+        raise UsageError(f"--controller {where.application}: there is no such file")
+    return {"application": APPLICATION}
 
 
 def _write_plan(run: Run, plan: Mapping[str, Any]) -> None:

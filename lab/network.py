@@ -8,6 +8,7 @@ what ``--explain`` shows is what is run.
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import socket
 import struct
@@ -27,6 +28,7 @@ from lab.netlink import Namespaces
 from topologies.errors import FairbedError
 from topologies.mininet_topo import FairbedTopo
 
+VSWITCHD_PID = Path("/var/run/openvswitch/ovs-vswitchd.pid")
 SIOCETHTOOL = 0x8946
 OFFLOADS_OFF = {"tso": 0x1F, "gso": 0x24, "gro": 0x2C}
 """ethtool's ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO: a queue must hold packets of the wire's size."""
@@ -105,6 +107,15 @@ def switch_off_offloads(sock: socket.socket, interface: str) -> None:
         value = bytearray(struct.pack("=II", command, 0))
         request = struct.pack("16sP", interface.encode(), _address_of(value)) + bytes(16)
         fcntl.ioctl(sock.fileno(), SIOCETHTOOL, request)
+
+
+def vswitchd_runs() -> bool:
+    """Say whether Open vSwitch's daemon is there to carry out what its database says."""
+    try:
+        os.kill(int(VSWITCHD_PID.read_text()), 0)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _address_of(buffer: bytearray) -> int:
@@ -210,10 +221,17 @@ class Network:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._net is not None:
-            self._net.stop()
-            self._net = None
-            # Pairs between two stages of a wire: no namespace and no bridge takes them along.
-            lines = [f"link del dev {interface}\n" for interface in self._plan["wires"]]
-            if lines:
-                subprocess.run(["ip", "-force", "-batch", "-"], input="".join(lines).encode(), check=False)
+        if self._net is None:
+            return
+        if not vswitchd_runs():  # or deleting bridges would wait for it for ever
+            names = [word for switch in self._net.switches for word in ("--", "--if-exists", "del-br", switch.name)]
+            subprocess.run(["ovs-vsctl", "--no-wait", "--timeout=10", *names], check=False)
+        self._net.stop()
+        self._net = None
+        # Pairs between switches, and between two stages of a wire: no host's namespace takes them along.
+        switches = [node for node in self._plan["nodes"] if node in self._plan["topo"]["switches"]]
+        own = [interface for node in switches for interface in self._plan["nodes"][node]["interfaces"]]
+        lines = [f"link del dev {interface}\n" for interface in [*own, *self._plan["wires"]]]
+        subprocess.run(
+            ["ip", "-force", "-batch", "-"], input="".join(lines).encode(), stderr=subprocess.DEVNULL, check=False
+        )

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from controller import queues as policies
 from controller.forwarding import forwarding_rules
 from controller.plan import plan as controller_plan
-from controller.queues import QueueFlow, queue_plan, queue_rules, queue_settings
 from lab import links
 from lab.netem import HTB_CLASS, Netem
 from lab.scenario import Scenario, build_graph
+from topologies.errors import UsageError
 from topologies.events import EdgeState, states
 from topologies.graph import edge_id, role
 from topologies.paths import FlowPath, flow_paths
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 SENDER_PORT = 20_000
 RECEIVER_PORT = 5_001
 """First TCP ports; flow k uses the k-th. Fixed, so that telemetry knows each socket before it exists."""
+
+COUNTERS_S = 1.0
+"""How often the controller reads its switches' counters, s."""
+
+ROOT = 0xFFFFFFFF
+"""Parent of an interface's root qdisc (linux/pkt_sched.h: TC_H_ROOT); HTB's counts all that is below it."""
 
 HOST_SYSCTLS = {
     "net.ipv4.tcp_no_metrics_save": "1",  # or ssthresh leaks from one flow to the next
@@ -49,11 +56,13 @@ def make_plan(scenario: Scenario) -> dict[str, Any]:
     after = states(graph, scenario.events)
     wires = links.wires(graph, links.changing(after))
     netems = links.netems(graph, wires, after, _fastest(graph, paths, after))
-    queues = _controller_queues(scenario, graph, flows, paths)
+    known = _known_flows(flows, paths)
+    changes = policies.timeline([(0.0, scenario.queues), *_queue_changes(scenario)], graph, known)
+    queues = _controller_plan(changes, graph, known)
     return {
         "scenario": scenario.model_dump(mode="json"),
         "paths": {flow_id: asdict(path) for flow_id, path in paths.items()},
-        "queues": _queues(graph),
+        "queues": _queues(graph, changes),
         "topo": mininet_data(graph),
         "links": list(links.link_lines(graph, wires)),
         "nodes": {
@@ -64,11 +73,13 @@ def make_plan(scenario: Scenario) -> dict[str, Any]:
         },
         "wires": links.inner_interfaces(wires),
         "controller": queues,
-        "leaves": list(links.leaf_lines(graph, wires, shaped_edges(graph))),
+        "leaves": list(
+            links.leaf_lines(graph, wires, [e for e in shaped_edges(graph) if role(graph, e[0]) != "switch"])
+        ),
         "seeds": list(links.seed_entries(graph, wires, netems, scenario.seed)),
         "events": list(links.event_entries(graph, wires, netems, after, queues["queues"], scenario.seed)),
         "flows": flows,
-        "probes": [*_socket_probes(flows), *_queue_probes(graph, wires)],
+        "probes": [*_socket_probes(flows), *_queue_probes(graph, wires, changes)],
     }
 
 
@@ -103,11 +114,10 @@ def _flows(scenario: Scenario, graph: nx.DiGraph) -> list[dict[str, Any]]:
     ]
 
 
-def _controller_queues(
-    scenario: Scenario, graph: nx.DiGraph, flows: list[dict[str, Any]], paths: Mapping[str, FlowPath]
-) -> Any:
-    known = [
-        QueueFlow(
+def _known_flows(flows: list[dict[str, Any]], paths: Mapping[str, FlowPath]) -> list[policies.QueueFlow]:
+    """Return what a queue policy may know of the flows."""
+    return [
+        policies.QueueFlow(
             flow["flow_id"],
             flow["cca"],
             flow["src"],
@@ -117,22 +127,35 @@ def _controller_queues(
         )
         for flow in flows
     ]
-    numbered, address, ids = ports(graph), addresses(graph), dpids(graph)
-    policy = queue_plan(scenario.queues, graph, known)
-    rules = forwarding_rules(graph, numbered, address, ids) + queue_rules(policy, known, numbered, address, ids)
-    return controller_plan("run", ids, rules, queue_settings(graph, policy, numbered))
 
 
-def _queues(graph: nx.DiGraph) -> dict[str, Any]:
-    return {
-        edge_id(u, v): {
-            "rate_mbit": graph.edges[u, v]["rate_mbit"],
-            "buffer_bytes": graph.edges[u, v]["buffer_bytes"],
-            "aqm": graph.edges[u, v]["aqm"],
-            "bottleneck": graph.edges[u, v]["bottleneck"],
-        }
-        for u, v in shaped_edges(graph)
-    }
+def _queue_changes(scenario: Scenario) -> Iterator[tuple[float, str]]:
+    """Yield when the queue policy changes to which; what an event does to a port's rate would be undone by it."""
+    changes = [(change.at_s, change.queues) for change in scenario.queues_at]
+    adaptive = policies.parse_policy(scenario.queues)[0] == "adaptive"
+    if (changes or adaptive) and any(event.rate_mbit is not None for event in scenario.events):
+        raise UsageError("events that change a rate go with one fixed queue policy, not with queues_at or adaptive")
+    yield from changes
+
+
+def _controller_plan(changes: Sequence[policies.Change], graph: nx.DiGraph, flows: Sequence[policies.QueueFlow]) -> Any:
+    network = policies.Network(graph, ports(graph), addresses(graph), dpids(graph))
+    steps = policies.steps(changes, flows, network, lambda edge, size: links.leaf_words(graph, edge, size))
+    rules = forwarding_rules(graph, network.ports, network.addresses, network.dpids)
+    intervals_s = [step["adaptive"]["interval_s"] for step in steps if step["adaptive"]]
+    watched = policies.watched(changes[0].plan, flows, network)
+    return controller_plan("run", network.dpids, rules, steps, watched, min(intervals_s, default=COUNTERS_S))
+
+
+def _queues(graph: nx.DiGraph, changes: Sequence[policies.Change]) -> dict[str, Any]:
+    """Return what is behind each name in the record: ports, and, where a policy makes several, their queues."""
+    found: dict[str, Any] = {}
+    for edge in shaped_edges(graph):
+        data = graph.edges[edge]
+        found[edge_id(*edge)] = {name: data[name] for name in ("rate_mbit", "buffer_bytes", "aqm", "bottleneck")}
+        if edge in changes[0].plan.shares:
+            found |= policies.queue_rows(changes, graph, edge)
+    return found
 
 
 def _node(
@@ -191,9 +214,16 @@ def _socket_probes(flows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _queue_probes(graph: nx.DiGraph, wires: links.Wires) -> Iterator[dict[str, Any]]:
+def _queue_probes(
+    graph: nx.DiGraph, wires: links.Wires, changes: Sequence[policies.Change]
+) -> Iterator[dict[str, Any]]:
+    """Yield a probe for each port: its one leaf, or, where there are several, the tree's root and each leaf."""
     for edge in shaped_edges(graph):
+        interface = links.queue_interface(graph, wires, edge)
+        queues = policies.queue_rows(changes, graph, edge) if edge in changes[0].plan.shares else {}
         yield {
             "queue_id": edge_id(*edge),
-            "qdisc": {"interface": links.queue_interface(graph, wires, edge), "parent": HTB_CLASS},
+            "qdisc": {"interface": interface, "parent": ROOT if queues else HTB_CLASS},
         }
+        for number, name in enumerate(queues):
+            yield {"queue_id": name, "qdisc": {"interface": interface, "parent": policies.classid(number)}}

@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import signal
-import subprocess
 import sys
 import time
 import traceback
@@ -21,9 +20,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from controller.start import command as controller_command
 from lab.calibration import idle_rtt_ms
 from lab.cca import check_available
+from lab.control import Controller, break_on_time, guarded_switches, read_line
 from lab.link_events import timeline
 from lab.network import Network, run
 from lab.telemetry import Sampler
@@ -32,7 +31,7 @@ from topologies.errors import FairbedError
 
 PR_SET_TIMERSLACK = 29
 LISTEN = ("127.0.0.1", 6653)
-CONTROLLER_DEADLINE_S = 30.0
+TRAFFIC_DEADLINE_S = 30.0
 LEAD_NS = 100_000_000
 """From telling the traffic when the run begins to its beginning, at least."""
 
@@ -53,42 +52,6 @@ def tell(**message: Any) -> None:
 
 
 @contextmanager
-def controller(raw: Path, framework: str) -> Iterator[None]:
-    """Run the controller process, its rules and queues in place, inside the context."""
-    ready, ready_write = os.pipe()
-    argv = controller_command(
-        raw / "controller.json",
-        ":".join(map(str, LISTEN)),
-        framework=framework,
-        events=raw / "controller.jsonl",
-        ready_fd=ready_write,
-    )
-    with (raw / "controller.log").open("xb") as log:
-        process = subprocess.Popen(argv, pass_fds=[ready_write], stdout=log, stderr=log)
-    os.close(ready_write)
-    try:
-        if read_line(ready, CONTROLLER_DEADLINE_S) != b"ready\n":
-            words = (raw / "controller.log").read_text().strip() or "it said nothing"
-            raise FairbedError(f"the controller did not get the network ready: {words}")
-        yield
-        if process.poll() is not None:
-            tell(fault=f"the controller ended during the run, with exit status {process.returncode}")
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def read_line(fd: int, deadline_s: float) -> bytes:
-    """Return what comes from ``fd`` within the deadline: nothing when it ends or is late."""
-    import select
-
-    ready, _, _ = select.select([fd], [], [], deadline_s)
-    line = os.read(fd, 64) if ready else b""
-    os.close(fd)
-    return line
-
-
-@contextmanager
 def traffic(network: Network, flows: list[Mapping[str, Any]], raw: Path) -> Iterator[Callable[[int], None]]:
     """Run the traffic in a process of its own; gives the function that tells it when the run begins."""
     start_read, start_write = os.pipe()
@@ -99,7 +62,7 @@ def traffic(network: Network, flows: list[Mapping[str, Any]], raw: Path) -> Iter
     os.close(start_read)
     os.close(ready_write)
     try:
-        if read_line(ready, CONTROLLER_DEADLINE_S) != b"ready\n":
+        if read_line(ready, TRAFFIC_DEADLINE_S) != b"ready\n":
             raise FairbedError(f"the traffic did not start: {(raw / 'traffic.log').read_text().strip()}")
         yield lambda t0_ns: _write_and_close(start_write, t0_ns.to_bytes(8, sys.byteorder))
         if os.waitpid(pid, os.WNOHANG)[0]:
@@ -168,7 +131,8 @@ def carry_out(plan: Mapping[str, Any], raw: Path) -> None:
         tell(phase="network")
         network = stack.enter_context(Network(plan, LISTEN))
         tell(phase="controller")
-        stack.enter_context(controller(raw, plan["framework"]))
+        controller = stack.enter_context(Controller(plan, raw, LISTEN, lambda words: tell(fault=words)))
+        stack.enter_context(guarded_switches(raw))
         network.add_leaves()
         tell(phase="calibration")
         facts = {
@@ -181,6 +145,8 @@ def carry_out(plan: Mapping[str, Any], raw: Path) -> None:
         t0_ns = next_second(time.monotonic_ns() + LEAD_NS)
         (raw / "facts.json").write_text(json.dumps({**facts, "t0_ns": t0_ns}, indent=1))
         begin(t0_ns)
+        controller.begin(t0_ns)
+        break_on_time(scenario.get("faults", []), controller, t0_ns, raw)
         if plan["events"]:
             stack.enter_context(timeline(plan, network.namespaces(), t0_ns, raw))
         sampler.run(

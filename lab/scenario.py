@@ -108,6 +108,24 @@ class Flow(BaseModel):
         return self
 
 
+class QueueChange(BaseModel):
+    """From `at_s` on, in s since the run began, the queue policy is `queues`."""
+
+    model_config = DATA
+
+    at_s: Positive
+    queues: Annotated[str, Field(min_length=1)]
+
+
+class Fault(BaseModel):
+    """What is broken on purpose at `at_s`, in s since the run began."""
+
+    model_config = DATA
+
+    at_s: Positive
+    what: Literal["kill-controller", "restart-controller", "kill-vswitchd"]
+
+
 class Scenario(BaseModel):
     """What a run does. Equal scenarios (see `scenario_hash`) give equal runs on a virtual clock.
 
@@ -124,6 +142,10 @@ class Scenario(BaseModel):
         Links that change during the run, in order of time.
     queues : str
         Queue policy of the controller.
+    queues_at : tuple of QueueChange
+        Other policies later in the run, in order of time.
+    faults : tuple of Fault
+        What is broken on purpose, in order of time.
     aqm : str
         Queue management at the bottlenecks.
     duration_s, warmup_s : float
@@ -142,6 +164,8 @@ class Scenario(BaseModel):
     flows: Annotated[tuple[Flow, ...], Field(min_length=1, max_length=MAX_FLOWS)]
     events: Annotated[tuple[LinkEvent, ...], Field(max_length=MAX_EVENTS)] = ()
     queues: Annotated[str, Field(min_length=1)] = "shared"
+    queues_at: tuple[QueueChange, ...] = ()
+    faults: tuple[Fault, ...] = ()
     aqm: Aqm = "fifo"
     duration_s: Positive
     warmup_s: Start
@@ -150,9 +174,9 @@ class Scenario(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_no_events(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the fields, without an empty timeline: few scenarios have one."""
+        """Return the fields, without empty timelines: few scenarios have one."""
         data: dict[str, Any] = handler(self)
-        return data if data.get("events") else {name: value for name, value in data.items() if name != "events"}
+        return {name: value for name, value in data.items() if value or name not in ("events", "queues_at", "faults")}
 
     @model_validator(mode="after")
     def _fields_agree(self) -> "Scenario":
@@ -168,6 +192,9 @@ class Scenario(BaseModel):
         """Yield what does not fit into the run's duration."""
         if self.warmup_s >= self.duration_s:
             yield f"duration_s {self.duration_s:g} must be above warmup_s {self.warmup_s:g}"
+        for change in self.queues_at:
+            if change.at_s >= self.duration_s:
+                yield f"queues_at {change.at_s:g} s is not below duration_s {self.duration_s:g}"
         for flow in self.flows:
             end = f"duration_s {self.duration_s:g}"
             if flow.start_s >= self.duration_s:

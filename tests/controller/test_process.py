@@ -27,7 +27,7 @@ SETTING: plan.PortSetting = {
     "port": "s1-eth5",
     "type": "linux-htb",
     "max_rate_bit": 20_000_000,
-    "queues": {0: {"min_rate_bit": 1, "max_rate_bit": 20_000_000, "burst_bytes": 1514}},
+    "queues": {0: {"min_rate_bit": 1, "max_rate_bit": 20_000_000, "burst_bytes": 1514, "priority": 0}},
 }
 
 ENCODE = """
@@ -102,7 +102,7 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
     """Written and read back it is the same, queue numbers included."""
     graph = dumbbell()
     rules = forwarding_rules(graph, ports(graph), addresses(graph), dpids(graph))
-    content = plan.plan("run-1", dpids(graph), rules, [SETTING])
+    content = plan.plan("run-1", dpids(graph), rules, [{**plan.no_step(), "queues": [SETTING]}])
     plan.write(tmp_path / "plan.json", content)
     assert plan.read(tmp_path / "plan.json") == content
     assert content["dpids"] == [1, 2]
@@ -111,7 +111,7 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"format": 2}, "format 2 is not 1"),
+        ({"format": 3}, "format 3 is not 2"),
         ({"tag": ""}, "non-empty text"),
         ({"dpids": [-1]}, "dpid -1 is not an integer from 0"),
         ({"dpids": [True]}, "dpid True"),
@@ -123,12 +123,16 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
         ({"queues": [{**SETTING, "max_rate_bit": "fast"}]}, "max_rate_bit 'fast'"),
         ({"queues": [{"port": "s1-eth1"}]}, "not a plan: KeyError: 'type'"),
         ({"rules": 3}, "not a plan: TypeError"),
+        ({"leaves": ["qdisc replace dev x\nqdisc del dev y"]}, "not one line for tc"),
+        ({"counters_s": 0}, "counters_s 0 is not above 0"),
+        ({"later": [{"at_s": 1.0}]}, "not a plan: KeyError: 'rules'"),
+        ({"meters": [{"dpid": 1, "meter": 1, "rate_kbit": -1, "burst_kbit": 1}]}, "rate_kbit -1"),
     ],
 )
 def test_wrong_plans_are_refused(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
     """Before the process does anything, with the file's name."""
     path = tmp_path / "plan.json"
-    path.write_text(json.dumps({"format": 1, "tag": "t", "dpids": [1], "rules": [], "queues": []} | change))
+    path.write_text(json.dumps(plan.plan("t", {"s1": 1}, []) | change))
     with pytest.raises(UsageError, match=reason) as caught:
         plan.read(path)
     assert str(path) in str(caught.value)
@@ -153,7 +157,7 @@ def test_only_loopback_is_listened_on(listen: str) -> None:
 
 def test_the_start_command_is_understood_by_the_process(tmp_path: Path) -> None:
     """The lab's side and the process's side agree on every option."""
-    argv = command(tmp_path / "p", "127.0.0.2:7000", "os-ken", tmp_path / "e", 5, "unix:/x")
+    argv = command(tmp_path / "p", "127.0.0.2:7000", "os-ken", tmp_path / "e", 5, "unix:/x", 6, tmp_path / "a")
     assert argv[:3] == [sys.executable, "-m", "controller"]
     options = parse(argv[3:])
     assert vars(options) == {
@@ -162,6 +166,8 @@ def test_the_start_command_is_understood_by_the_process(tmp_path: Path) -> None:
         "framework": "os-ken",
         "events": str(tmp_path / "e"),
         "ready_fd": 5,
+        "begin_fd": 6,
+        "application": str(tmp_path / "a"),
         "ovsdb": "unix:/x",
     }
     assert loopback(options.listen) == ("127.0.0.2", 7000)
@@ -220,12 +226,13 @@ class Story:
         self.path = path / "events"
         self.read_end, write_end = os.pipe()
         self.did: list[Any] = []
-        content = plan.plan("t", {"s1": 1, "s2": 2}, [rule(1, 1, {}, 1), rule(2, 1, {}, 1), rule(2, 1, {}, 2)])
+        events = Events(str(self.path), write_end)
         self.switches = Switches(
-            content,
-            Events(str(self.path), write_end),
-            lambda: self.did.append("queues"),
-            lambda datapath, rules: self.did.append((datapath.id, len(rules))),
+            [1, 2],
+            events,
+            lambda: self.did.append("begin"),
+            lambda datapath: self.did.append(datapath.id),
+            events.ready,
         )
 
     def kinds(self) -> list[str]:
@@ -244,7 +251,7 @@ def test_nothing_is_installed_before_all_switches_are_there(tmp_path: Path) -> N
     story.switches.connected(datapath(2))
     assert story.did == []
     story.switches.connected(datapath(1))
-    assert story.did == ["queues", (1, 1), (2, 2)]
+    assert story.did == ["begin", 1, 2]
 
 
 def test_ready_is_said_once_when_every_switch_has_confirmed(tmp_path: Path) -> None:
@@ -252,10 +259,10 @@ def test_ready_is_said_once_when_every_switch_has_confirmed(tmp_path: Path) -> N
     story = Story(tmp_path)
     for dpid in (1, 2):
         story.switches.connected(datapath(dpid))
-    story.switches.confirmed(2)
+    story.switches.confirmed(2, 0)
     assert "ready" not in story.kinds()
-    story.switches.confirmed(1)
-    story.switches.confirmed(1)
+    story.switches.confirmed(1, 0)
+    story.switches.confirmed(1, 0)
     assert story.kinds().count("ready") == 1
     assert os.read(story.read_end, 100) == b"ready\n"
     assert os.read(story.read_end, 100) == b""
@@ -266,7 +273,7 @@ def test_a_switch_that_comes_back_gets_its_rules_again(tmp_path: Path) -> None:
     story, old, new = Story(tmp_path), datapath(1), datapath(1)
     for each in (old, datapath(2), new):
         story.switches.connected(each)
-    assert story.did == ["queues", (1, 1), (2, 2), (1, 1)]
+    assert story.did == ["begin", 1, 2, 1]
     story.switches.lost(old)
     assert "switch_lost" not in story.kinds()
     story.switches.lost(new)
@@ -278,9 +285,30 @@ def test_a_switch_that_is_not_in_the_plan_gets_nothing(tmp_path: Path) -> None:
     story = Story(tmp_path)
     for dpid in (1, 7, 2):
         story.switches.connected(datapath(dpid))
-    assert story.did == ["queues", (1, 1), (2, 2)]
+    assert story.did == ["begin", 1, 2]
     story.switches.lost(datapath(7))
     assert story.kinds() == ["switch_connected"] * 3
+
+
+def test_barriers_are_answered_in_the_order_in_which_they_were_sent(tmp_path: Path) -> None:
+    """One connection keeps its order; a new connection forgets the old one's."""
+    story, done = Story(tmp_path), list[str]()
+    story.switches.connected(datapath(1))
+    story.switches.after_barrier(1, lambda: done.append("first"))
+    story.switches.after_barrier(1, lambda: done.append("second"))
+    story.switches.barrier(1)
+    assert done == ["first"]
+    story.switches.connected(datapath(1))
+    story.switches.barrier(1)
+    assert done == ["first"]
+
+
+def test_a_meter_that_is_there_already_is_no_error(tmp_path: Path) -> None:
+    """It is added and then modified, because we can't know; any other refusal is told."""
+    story = Story(tmp_path)
+    for kind, code in ((12, 1), (4, 3)):
+        story.switches.refused(SimpleNamespace(datapath=datapath(1), type=kind, code=code, data=b""))
+    assert story.kinds() == ["openflow_error"]
 
 
 def test_packet_ins_are_counted_and_the_first_is_told(tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ def network() -> nx.DiGraph:
 def plan_of(graph: nx.DiGraph, tag: str) -> plan.Plan:
     """Return a graph's plan with one shared queue at its bottlenecks."""
     rules = forwarding_rules(graph, ports(graph), addresses(graph), dpids(graph))
-    settings = queues.queue_settings(graph, queues.queue_plan("shared", graph), ports(graph))
-    return plan.plan(tag, dpids(graph), rules, settings)
+    settings = queues.queue_settings(graph, queues.decide("shared", graph), ports(graph))
+    return plan.plan(tag, dpids(graph), rules, [{**plan.no_step(), "queues": settings}])
 
 
 @pytest.fixture(scope="module")
@@ -236,5 +236,6 @@ def setting_of(port: str, rate_bit: int = 20_000_000) -> plan.PortSetting:
         "min_rate_bit": rate_bit // 2,
         "max_rate_bit": rate_bit,
         "burst_bytes": queues.burst_bytes(rate_bit),
+        "priority": 0,
     }
     return {"port": port, "type": "linux-htb", "max_rate_bit": rate_bit, "queues": {0: half, 1: half}}

@@ -47,7 +47,7 @@ def test_a_sender_without_delay_still_releases_packets() -> None:
 
 
 def test_the_bottlenecks_buffer_is_an_explicit_leaf_of_the_controllers_class(plan: dict[str, Any]) -> None:
-    assert plan["leaves"][0].endswith("parent 1:1 handle 10: bfifo limit 100000")  # 20 Mbit/s x 40 ms
+    assert plan["controller"]["leaves"][0].endswith("parent 1:1 handle 10: bfifo limit 100000")  # 20 Mbit/s x 40 ms
     assert [port["max_rate_bit"] for port in plan["controller"]["queues"]] == [20_000_000, 20_000_000]
 
 
