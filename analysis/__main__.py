@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from analysis.differences import changed_environment
 from analysis.groups import group_runs
 from analysis.harm import harm_summary
 from analysis.repeats import compare, summarise_repeats
@@ -151,10 +152,12 @@ def replay_command(
     """Run the recorded scenario with the recorded seed again; say whether the record is identical, or what differs."""
     from analysis.replay import replay
 
-    again, difference = replay(Run.open(run), output)
+    opened = Run.open(run)
+    again, difference = replay(opened, output)
     print(f"replay   {again.path}")
     if difference is not None:
-        raise FairbedError(f"the records differ, first in {difference}")
+        changed = "; ".join(changed_environment(opened, again)) or "nothing"
+        raise FairbedError(f"the records differ, first in {difference}. What changed around the run: {changed}")
     print(f"identical {again.digest()}")
 
 

@@ -7,7 +7,9 @@ import polars as pl
 
 from lab.record import TABLES, Run, Table
 
-__all__ = ["first_difference"]
+__all__ = ["changed_environment", "first_difference"]
+
+MEASURED = ("idle_rtt_ms",)
 
 
 def first_difference(a: Run, b: Run) -> str | None:
@@ -16,6 +18,15 @@ def first_difference(a: Run, b: Run) -> str | None:
     The scenario is compared before the tables, and a table's values in order of its rows. NaN equals NaN, null null.
     """
     return next(_differences(a, b), None)
+
+
+def changed_environment(a: Run, b: Run) -> list[str]:
+    """Return what changed between the environments of two runs, one line each: a possible cause of a difference."""
+    left, right = (
+        {key: value for key, value in (run.info.get("environment") or {}).items() if key not in MEASURED}
+        for run in (a, b)
+    )
+    return list(_values("environment", left, right))
 
 
 def _differences(a: Run, b: Run) -> Iterator[str]:

@@ -168,7 +168,7 @@ class _Harm:
 
     def _median_rtt(self, run: RunSeries, flow: FlowSeries) -> float | None:
         t_s, srtt = flow.known("srtt_ms")
-        measured = srtt[(t_s >= run.warmup_s) & (t_s <= run.end_s)]
+        measured = srtt[(t_s >= run.warmup_s) & (t_s <= run.end_s + metrics.EPSILON_S)]
         return float(np.median(measured)) if measured.size else None
 
     def _impact(self, cca: str, flows: Sequence[FlowSummary]) -> float | None:

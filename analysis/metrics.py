@@ -56,7 +56,7 @@ WINDOW_BASE_RTTS = 5.0
 STEPS_PER_WINDOW = 10
 FAIR_JAIN = 0.95
 HOLD_S = 5.0
-EPSILON_S = 1e-9  # far below a sample's distance, far above rounding: window bounds are sums of steps
+EPSILON_S = 1e-4  # a sample that comes this late is still the one that was due; far below a sample's distance
 
 
 def _counter_at(t_s: ArrayLike, counter: ArrayLike, at_s: ArrayLike) -> Array:

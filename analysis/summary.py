@@ -243,7 +243,8 @@ class _Summariser:
     def _measured(self, samples: FlowSeries | QueueSeries, column: str) -> metrics.Array:
         """Return the known values of a column within the measured window."""
         t_s, values = samples.known(column)
-        return np.asarray(values[(t_s >= self.start_s) & (t_s <= self.end_s)], np.float64)
+        inside = (t_s >= self.start_s) & (t_s <= self.end_s + metrics.EPSILON_S)
+        return np.asarray(values[inside], np.float64)
 
     def _queue(self, queue: QueueSeries) -> QueueSummary:
         prefix = f"queues.{queue.queue_id}"
