@@ -45,6 +45,10 @@ ControllerFile = Annotated[
     Path | None,
     typer.Option("--controller", help="Your own Ryu (or os-ken) application in place of ours.", show_default=False),
 ]
+Events = Annotated[
+    str | None,
+    typer.Option(help="A timeline of link changes, CSV or JSON, in place of the experiment's own.", metavar="FILE"),
+]
 Duration = Annotated[str, typer.Option(help="Length of the run: 60s, 5min.", metavar="TIME")]
 Warmup = Annotated[str, typer.Option(help="Beginning that lifetime figures leave out.", metavar="TIME")]
 StartGap = Annotated[
