@@ -4,7 +4,8 @@ A run has one policy, or several one after the other. All queues that any of the
 that a change of policy moves rates, buffers and flows, but never removes a queue in which packets wait.
 
 The buffer of a port is split in proportion to the queues' guaranteed rates, so that every queue drains in the time
-in which the whole buffer would at the whole rate, and queueing delays can be compared.
+in which the whole buffer would at the whole rate, and queueing delays can be compared. What a meter lets pass at once
+is split in the same way.
 """
 
 from __future__ import annotations
@@ -46,8 +47,6 @@ __all__ = [
 ]
 
 IP_PROTO_TCP = 6
-METER_BURST_S = 0.02
-"""How long a flow may be above its meter's rate."""
 Leaf = Callable[[Edge, int], str]
 """(edge, buffer in bytes) -> a leaf qdisc as tc's arguments."""
 
@@ -216,16 +215,21 @@ def _all_buffers(graph: nx.DiGraph, edge: Edge, plan: QueuePlan) -> dict[int, in
 
 
 def _meters(plan: QueuePlan, network: Network, index: int) -> list[Meter]:
-    """Return a meter for each flow that has a limit."""
+    """Return a meter for each flow that has a limit; its burst is that rate's part of the port's buffer."""
     return [
         {
             "dpid": network.dpids[edge[0]],
             "meter": _meter_number(index, position),
             "rate_kbit": max(1, round(limit * 1e3)),
-            "burst_kbit": max(1, math.ceil(limit * 1e3 * METER_BURST_S), math.ceil(8 * FRAME_BYTES / 1e3)),
+            "burst_kbit": math.ceil(8 * max(FRAME_BYTES, _part(network.graph, edge, limit)) / 1e3),
         }
         for position, ((edge, _), limit) in enumerate(plan.limits_mbit.items())
     ]
+
+
+def _part(graph: nx.DiGraph, edge: Edge, rate_mbit: float) -> float:
+    """Return a rate's part of an edge's buffer, in bytes."""
+    return float(graph.edges[edge]["buffer_bytes"] * rate_mbit / graph.edges[edge]["rate_mbit"])
 
 
 def _meter_number(index: int, position: int) -> int:

@@ -97,9 +97,9 @@ def test_priority_serves_in_the_order_named() -> None:
 
 
 def test_police_meters_each_flow_and_keeps_one_queue() -> None:
-    """5 Mbit/s each of 20; a burst of 20 ms at the rate."""
+    """5 Mbit/s each of 20; the burst a quarter of the buffer, 25 kB or 200 kbit."""
     (step,) = steps("police")
-    assert [(meter["rate_kbit"], meter["burst_kbit"]) for meter in step["meters"]] == [(5000, 100)] * 4
+    assert [(meter["rate_kbit"], meter["burst_kbit"]) for meter in step["meters"]] == [(5000, 200)] * 4
     assert [rule["actions"] for rule in step["rules"]][1] == [["meter", 2], ["set_queue", 0], ["output", 1]]
     (named,) = steps("police:bbr=4mbit")
     assert [meter["rate_kbit"] for meter in named["meters"]] == [4000]
