@@ -6,6 +6,7 @@ import json
 import os
 import random
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -58,11 +59,13 @@ class Session:
         FairbedError
             When a run failed; what was recorded is kept, and the message says where.
         """
-        plans = [make_plan(scenario) for scenario in scenarios]  # every mistake is found before anything starts
-        if self.explain:
-            print(json.dumps(plans[0], indent=1))
+        if not self.check(scenarios):
             return
-        runs = self._execute(scenarios)
+        out = self.out or RUNS / f"{scenarios[0].name}-{datetime.now():%Y%m%d-%H%M%S}"
+        several = len(scenarios) > 1
+        if several and out.exists() and any(out.iterdir() if out.is_dir() else [out]):
+            raise UsageError(f"{out} exists and is not empty: a run is never overwritten")
+        runs = self.execute(scenarios, [out / f"seed{scenario.seed}" if several else out for scenario in scenarios])
         figures = [path for run in runs for path in draw(run)]
         self._show(runs, figures)
         bad = [run for run in runs if run.verdict["status"] != "valid"]
@@ -79,26 +82,35 @@ class Session:
             self.application,
         )
 
-    def _execute(self, scenarios: Sequence[Scenario]) -> list[Run]:
+    def check(self, scenarios: Sequence[Scenario]) -> bool:
+        """Raise what is wrong with any scenario, before anything starts; say whether they are to be run."""
+        plans = [make_plan(scenario) for scenario in scenarios]
+        if self.explain:
+            print(json.dumps(plans[0], indent=1))
+        return not self.explain
+
+    def execute(self, scenarios: Sequence[Scenario], places: Sequence[Path]) -> list[Run]:
         """Run every scenario, several side by side where the clock is virtual; in order of the scenarios."""
         where = self._where()
         kernel, clock, _ = choose(where, {flow.cca for scenario in scenarios for flow in scenario.flows})
-        out = self.out or RUNS / f"{scenarios[0].name}-{datetime.now():%Y%m%d-%H%M%S}"
-        if len(scenarios) > 1 and out.exists() and any(out.iterdir() if out.is_dir() else [out]):
-            raise UsageError(f"{out} exists and is not empty: a run is never overwritten")
-        places = [out if len(scenarios) == 1 else out / f"seed{scenario.seed}" for scenario in scenarios]
         side_by_side = len(os.sched_getaffinity(0)) if (kernel, clock) == ("lab", "virtual") else 1
-        jobs = list(zip(scenarios, places, strict=True))
+        jobs = list(zip(range(len(scenarios)), scenarios, places, strict=True))
         random.Random(scenarios[0].seed).shuffle(jobs)  # noqa: S311 - order only
+        cancelled = threading.Event()
         with _progress(len(jobs)) as follow:
 
-            def one(job: tuple[Scenario, Path]) -> Run:
-                scenario, place = job
-                return execute(scenario, place, where, follow(scenario))
+            def one(job: tuple[int, Scenario, Path]) -> tuple[int, Run]:
+                index, scenario, place = job
+                return index, execute(scenario, place, where, follow(scenario), cancelled)
 
             with ThreadPoolExecutor(side_by_side) as pool:
-                done = list(pool.map(one, jobs))
-        return sorted(done, key=lambda run: run.scenario["seed"])
+                try:
+                    done = dict(pool.map(one, jobs))
+                except BaseException:
+                    cancelled.set()  # one failure, or Ctrl-C, ends them all
+                    pool.shutdown(cancel_futures=True)
+                    raise
+        return [done[index] for index in range(len(scenarios))]
 
     def _show(self, runs: Sequence[Run], figures: Sequence[Path]) -> None:
         from analysis import repeats_table, summarise, summarise_repeats, summary_table
