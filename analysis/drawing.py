@@ -93,6 +93,8 @@ class Plot:
 
     def legend(self, figure: Figure, flow_ids: Sequence[str]) -> None:
         """Put the flows' legend below the panels, in rows of equal length."""
+        if not flow_ids:
+            return
         rows = -(-len(flow_ids) // LEGEND_COLUMNS)
         handles = [self._handle(flow_id) for flow_id in flow_ids]
         figure.legend(
@@ -181,8 +183,7 @@ def panels_figure(
     panels[-1].set_xlabel("time since the run began (s)")
     run_title(figure, plot, subject)
     shown = list(plot.looks) if flows is None else list(flows)
-    if shown:
-        plot.legend(figure, shown)
+    plot.legend(figure, shown)
     return figure
 
 

@@ -170,7 +170,8 @@ def _overall_table(summary: Summary) -> Table:
     table.add_column("value", justify="right")
     table.add_column("unit")
     for field, (label, unit, _, _) in OVERALL_ROWS.items():
-        table.add_row(label, number(getattr(summary, field), field), unit)
+        value = getattr(summary, field)
+        table.add_row(label, number(value, field), "" if value is None else unit)
     return table
 
 
