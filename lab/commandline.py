@@ -28,7 +28,9 @@ def run_app(app: Callable[..., Any], program: str, arguments: Sequence[str] | No
         return 141
     except Exception as error:
         if not hasattr(error, "format_message"):  # typer's own complaints about the command line have it
-            raise
+            if os.environ.get("FAIRBED_TRACEBACK"):
+                raise
+            return fail(f"a bug: {type(error).__name__}: {error} (FAIRBED_TRACEBACK=1 shows where)", 1)
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message(), file=sys.stderr)
             return 2

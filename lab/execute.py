@@ -36,6 +36,9 @@ APPLICATION = "application.py"
 Kernel = Literal["auto", "host", "lab"]
 Progress = Callable[[Mapping[str, Any]], None]
 
+CANCEL_S = 0.2
+"""How soon a cancelled run ends."""
+
 WATCHDOG_S = 120.0
 """Real time without a word after which a run counts as hung; it says something every virtual second."""
 
@@ -103,8 +106,14 @@ def choose(where: Where, ccas: set[str]) -> tuple[Literal["host", "lab"], Clock,
     return "lab", where.clock or "virtual", reason
 
 
-def execute(scenario: Scenario, out: Path, where: Where, progress: Progress = lambda _: None) -> Run:
-    """Run a scenario and return its record.
+def execute(
+    scenario: Scenario,
+    out: Path,
+    where: Where,
+    progress: Progress = lambda _: None,
+    cancelled: threading.Event | None = None,
+) -> Run:
+    """Run a scenario and return its record; setting ``cancelled`` is like Ctrl-C, for runs in other threads.
 
     Raises
     ------
@@ -143,7 +152,7 @@ def execute(scenario: Scenario, out: Path, where: Where, progress: Progress = la
     try:
         progress({"where": kernel, "clock": clock, "why": reason})
         with _started(kernel, clock, where, scenario, run) as words:
-            for message in _listen(words, where.watchdog_s):
+            for message in _listen(words, where.watchdog_s, cancelled or threading.Event()):
                 ending.hear(message)
                 progress(message)
     except KeyboardInterrupt:
@@ -232,8 +241,8 @@ def _on_host(clock: Clock, where: Where, scenario: Scenario, run: Run, log: IO[b
         process.stdout.close()
 
 
-def _listen(words: IO[bytes], watchdog_s: float) -> Iterator[Mapping[str, Any]]:
-    """Yield the runner's messages until it says no more; raise when it is silent for too long."""
+def _listen(words: IO[bytes], watchdog_s: float, cancelled: threading.Event) -> Iterator[Mapping[str, Any]]:
+    """Yield the runner's messages until it says no more; raise when it is silent for too long, or cancelled."""
     lines: queue.Queue[bytes | None] = queue.Queue()
 
     def read() -> None:
@@ -242,13 +251,19 @@ def _listen(words: IO[bytes], watchdog_s: float) -> Iterator[Mapping[str, Any]]:
         lines.put(None)
 
     threading.Thread(target=read, daemon=True).start()
+    heard = time.monotonic()
     while True:
+        if cancelled.is_set():
+            raise KeyboardInterrupt
         try:
-            line = lines.get(timeout=watchdog_s)
+            line = lines.get(timeout=min(CANCEL_S, watchdog_s))
         except queue.Empty:
+            if time.monotonic() - heard < watchdog_s:
+                continue
             raise FairbedError(
                 f"the run hung: no word for {watchdog_s:g} s of real time, so it was ended (--watchdog changes this)"
             ) from None
+        heard = time.monotonic()
         if line is None:
             return
         try:
@@ -257,10 +272,17 @@ def _listen(words: IO[bytes], watchdog_s: float) -> Iterator[Mapping[str, Any]]:
             raise FairbedError(f"the runner said what it never should: {line[:200]!r}") from None
 
 
+def _read_facts(path: Path) -> dict[str, Any]:
+    """Return what the runner found out before the flows began; nothing when it was killed while writing it."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError):
+        return {}
+
+
 def _finish(run: Run, plan: Mapping[str, Any], info: dict[str, Any], ending: _Ending) -> None:
     """Make the tables of what was recorded, judge the run, and write both."""
-    facts_path = run.raw / "facts.json"
-    facts = json.loads(facts_path.read_text()) if facts_path.exists() else {}
+    facts = _read_facts(run.raw / "facts.json")
     flows, queues, lateness = decode.tables(plan, run.raw / "samples")
     events = decode.events(run.raw, facts.get("t0_ns", 0)) if facts else None
     run.write_tables(flows=flows, queues=queues, events=events)

@@ -93,6 +93,14 @@ def _be_traffic(network: Network, flows: list[Mapping[str, Any]], raw: Path, sta
         os._exit(0)
 
 
+def write_safely(path: Path, text: str) -> None:
+    """Write a file and force it to disk: a run that is killed later keeps it."""
+    with path.open("x") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def next_second(t_ns: int) -> int:
     """Return the next whole second of the clock: a run then does not depend on how long its start took."""
     return -(-t_ns // SECOND_NS) * SECOND_NS
@@ -143,7 +151,7 @@ def carry_out(plan: Mapping[str, Any], raw: Path) -> None:
         begin = stack.enter_context(traffic(network, flows, raw))
         sampler = Sampler(network.namespaces(), plan["probes"], raw / "samples")
         t0_ns = next_second(time.monotonic_ns() + LEAD_NS)
-        (raw / "facts.json").write_text(json.dumps({**facts, "t0_ns": t0_ns}, indent=1))
+        write_safely(raw / "facts.json", json.dumps({**facts, "t0_ns": t0_ns}, indent=1))
         begin(t0_ns)
         controller.begin(t0_ns)
         break_on_time(scenario.get("faults", []), controller, t0_ns, raw)

@@ -1,6 +1,7 @@
 """Where a run goes, and how an ending is understood; running one is tested in tests/system."""
 
 import io
+import threading
 from pathlib import Path
 from typing import IO, cast
 
@@ -50,7 +51,7 @@ def test_a_hosts_clock_cant_be_virtual(able: None) -> None:
 
 
 def listen(text: str, watchdog_s: float = 5.0) -> list[object]:
-    return list(execute._listen(cast(IO[bytes], io.BytesIO(text.encode())), watchdog_s))
+    return list(execute._listen(cast(IO[bytes], io.BytesIO(text.encode())), watchdog_s, threading.Event()))
 
 
 def test_messages_are_json_lines() -> None:
@@ -74,7 +75,7 @@ def test_silence_is_a_hang() -> None:
             raise StopIteration
 
     with pytest.raises(FairbedError, match=r"hung: no word for 0.1 s"):
-        list(execute._listen(cast(IO[bytes], Silent()), 0.1))
+        list(execute._listen(cast(IO[bytes], Silent()), 0.1, threading.Event()))
 
 
 def test_a_host_without_anything_says_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,13 +205,13 @@ def test_what_was_recorded_before_ctrl_c_can_be_analysed(tmp_path: Path, command
 
 def test_a_hang_is_ended_by_the_watchdog(tmp_path: Path, nothing_left: Path) -> None:
     out = tmp_path / "run"
-    options = ("--duration", "1h", "--watchdog", "4", "--out", out)
+    options = ("--duration", "1h", "--watchdog", "15", "--out", out)
     process = start("experiments.dumbbell", "--kernel", "lab", *options)
     reach(process, out, "flows")
     os.kill(guest(nothing_left), signal.SIGSTOP)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "the run hung: no word for 4 s of real time" in errors
+    assert "the run hung: no word for 15 s of real time" in errors
     assert Run.open(out).verdict["status"] == "invalid"
 
 
