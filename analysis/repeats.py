@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,45 @@ from analysis.summary import FlowSummary, Summary, summarise
 from lab.record import Run
 from topologies.errors import UsageError
 
-__all__ = ["Comparison", "Difference", "RepeatSummary", "compare", "same_scenario", "summarise_repeats"]
+__all__ = [
+    "Comparison",
+    "Difference",
+    "RepeatSummary",
+    "between_algorithms",
+    "compare",
+    "same_scenario",
+    "summarise_repeats",
+]
 
 OVERALL = "overall"
+PAIRED = ("goodput_mbit", "retransmission_rate", "rtt_inflation_p50_ms")
 ONE_RUN = "one run is never a finding: repeat it with other seeds"
 
 Measures = dict[str, dict[str, float | None]]
 """Values of one run: group ("overall" or a congestion control) to measure to value."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One measure of two scenarios.
+
+    Attributes
+    ----------
+    a, b : Interval
+        Mean of each.
+    difference : Interval
+        Mean of b - mean of a.
+    cliffs_delta : float
+        Effect size, -1 to 1, above 0 when b tends to be larger.
+    p_value : float or None
+        Of the two-sided rank test (the signed one for pairs); None when either side is a single run.
+    """
+
+    a: Interval
+    b: Interval
+    difference: Interval
+    cliffs_delta: float
+    p_value: float | None
 
 
 @dataclass(frozen=True)
@@ -40,6 +73,8 @@ class RepeatSummary:
         Group ("overall" or a congestion control) to measure to mean with its interval, None when no run has
         it. A congestion control's goodput, retransmission rate and RTT inflation are means over its flows,
         its share is their sum.
+    differences : dict
+        How the congestion controls differ, run by run (`between_algorithms`).
     reasons : dict
         Why an estimate is None or is of fewer runs than `n`; the key is `<group>.<measure>`.
     notes : tuple of str
@@ -52,35 +87,13 @@ class RepeatSummary:
     verdicts: tuple[str, ...]
     n: int
     estimates: dict[str, dict[str, Interval | None]]
+    differences: dict[str, dict[str, Difference]]
     reasons: dict[str, str]
     notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as JSON takes it."""
         return asdict(self)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One measure of two scenarios.
-
-    Attributes
-    ----------
-    a, b : Interval
-        Mean of each.
-    difference : Interval
-        Mean of b - mean of a.
-    cliffs_delta : float
-        Effect size, -1 to 1, above 0 when b tends to be larger.
-    p_value : float or None
-        Of the two-sided rank test; None when either side is a single run.
-    """
-
-    a: Interval
-    b: Interval
-    difference: Interval
-    cliffs_delta: float
-    p_value: float | None
 
 
 @dataclass(frozen=True)
@@ -128,6 +141,7 @@ def summarise_repeats(runs: Sequence[Run], seed: int = 0) -> RepeatSummary:
             }
             for group, measures in values.items()
         },
+        between_algorithms(runs, seed),
         _reasons(values, counted),
         tuple(_notes(summaries, counted)),
     )
@@ -151,6 +165,40 @@ def compare(a: Sequence[Run], b: Sequence[Run], seed: int = 0) -> Comparison:
     if not any(differences.values()):
         notes.append("there is no measure that both have")
     return Comparison(first, second, differences, tuple(notes))
+
+
+def between_algorithms(runs: Sequence[Run], seed: int = 0) -> dict[str, dict[str, Difference]]:
+    """Return how the congestion controls of one scenario differ over its repeats: pair to measure to difference.
+
+    The pair "cubic, bbr" holds bbr minus cubic, run by run, since two flows of one run share its luck: the interval is
+    of the mean of those differences, the p-value of the signed rank test. Empty unless two runs count.
+    """
+    rng = np.random.default_rng(seed)
+    counted = [_measures(summary) for summary in map(summarise, runs) if _counts(summary)]
+    ccas = list(dict.fromkeys(name for measures in counted for name in measures if name != OVERALL))
+    if len(counted) < 2:
+        return {}
+    found = {f"{a}, {b}": _paired(counted, a, b, rng) for a, b in combinations(ccas, 2)}
+    return {pair: differences for pair, differences in found.items() if differences}
+
+
+def _paired(runs: Sequence[Measures], a: str, b: str, rng: np.random.Generator) -> dict[str, Difference]:
+    """Return the paired differences of every measure that both have in two runs or more."""
+    differences = {}
+    for name in PAIRED:
+        pairs = [(measures[a].get(name), measures[b].get(name)) for measures in runs if a in measures and b in measures]
+        known = [(float(x), float(y)) for x, y in pairs if x is not None and y is not None]
+        if len(known) < 2:
+            continue
+        x, y = np.array(known).T
+        differences[name] = Difference(
+            statistics.mean_interval(x, rng),
+            statistics.mean_interval(y, rng),
+            statistics.mean_interval(y - x, rng),
+            statistics.cliffs_delta(x, y),
+            statistics.signed_rank_test(y - x),
+        )
+    return differences
 
 
 def same_scenario(a: Run, b: Run) -> bool:
@@ -272,4 +320,7 @@ def _notes(summaries: Sequence[Summary], counted: Sequence[Summary]) -> list[str
     if len(counted) > 1:
         more = statistics.repeats_to_halve(len(counted))
         notes.append(f"{len(counted)} runs, mean and 95 % bootstrap interval; {more} more would halve the intervals")
+        if len(counted) < 6:
+            least = 2.0 ** (1 - len(counted))
+            notes.append(f"with {len(counted)} runs the rank test of pairs cannot give a p below {least:.3g}")
     return notes

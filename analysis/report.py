@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from analysis import metrics
 from analysis.groups import Group, group_runs, settings
-from analysis.repeats import Comparison, RepeatSummary, compare, summarise_repeats
+from analysis.repeats import Comparison, Difference, RepeatSummary, compare, summarise_repeats
 from analysis.series import FlowSeries, QueueSeries, RunSeries
 from analysis.statistics import Interval
 from analysis.style import OTHER_LOOKS, QUEUE_COLOURS, downsample, flow_looks, lightened
@@ -30,6 +30,7 @@ from analysis.tables import (
     QUEUE_COLUMNS,
     Column,
     cells,
+    difference_cells,
     interval_cells,
     missing_lines,
     number,
@@ -516,18 +517,22 @@ def _repeats_table(summary: RepeatSummary) -> str:
     ]
     table = _table(["of", "measure", "unit", "mean", "95 % interval", "runs"], rows, words=(0, 1, 2))
     notes = [*missing_lines(summary.reasons), *(f"Note: {note}" for note in summary.notes)]
-    return table + "".join(map(_faint, notes))
+    pairs = _differences("b - a", summary.differences, ("pair a, b", "a", "b"))
+    return table + pairs + "".join(map(_faint, notes))
 
 
 def _difference_table(groups: Sequence[Group], found: Comparison) -> str:
-    rows = []
-    for group, differences in found.differences.items():
-        for name, each in differences.items():
-            mean, interval, _ = interval_cells(each.difference, name)
-            p_value = MISSING if each.p_value is None else f"{each.p_value:.3f}"
-            sides = [number(each.a.mean, name), number(each.b.mean, name)]
-            label, unit, *_ = MEASURES[name]
-            rows.append([group, label, unit, *sides, mean, interval, f"{each.cliffs_delta:+.2f}", p_value])
-    headers = ["of", "measure", "unit", "A", "B", "B - A", "95 % interval", "Cliff's delta", "p\nrank test"]
     which = _faint(f"A: {groups[0].label}. B: {groups[1].label}.")
-    return which + _table(headers, rows, words=(0, 1, 2)) + "".join(_faint(f"Note: {note}") for note in found.notes)
+    table = _differences("B - A", found.differences, ("of", "A", "B"))
+    return which + table + "".join(_faint(f"Note: {note}") for note in found.notes)
+
+
+def _differences(name: str, found: Mapping[str, Mapping[str, Difference]], names: tuple[str, str, str]) -> str:
+    rows = [
+        [group, *difference_cells(each, measure)]
+        for group, measures in found.items()
+        for measure, each in measures.items()
+    ]
+    of, first, second = names
+    headers = [of, "measure", "unit", first, second, name, "95 % interval", "Cliff's delta", "p\nrank test"]
+    return _table(headers, rows, words=(0, 1, 2))

@@ -1,6 +1,6 @@
 """Tables for the terminal: units in the headers, and under each table why a value is missing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.harm import HarmSummary
-from analysis.repeats import Comparison, RepeatSummary
+from analysis.repeats import Comparison, Difference, RepeatSummary
 from analysis.statistics import Interval
 from analysis.summary import FlowSummary, QueueSummary, Summary
 
@@ -84,22 +84,42 @@ def repeats_table(repeats: RepeatSummary) -> RenderableType:
         for name, interval in measures.items():
             label, unit, *_ = MEASURES[name]
             table.add_row(group, label, unit, *interval_cells(interval, name))
-    return Group(_repeats_heading("", repeats), table, *_missing(repeats.reasons), *_notes(repeats.notes))
+    pairs = _difference_table("b - a", repeats.differences, "pair a, b", "a", "b")
+    return Group(
+        _repeats_heading("", repeats),
+        table,
+        *([pairs] if repeats.differences else []),
+        *_missing(repeats.reasons),
+        *_notes(repeats.notes),
+    )
 
 
 def comparison_table(comparison: Comparison) -> RenderableType:
     """Return the table of two scenarios: both means, the difference with its interval, size and p-value."""
-    table = _table("of", "measure", "unit", "A", "B", "B - A", "95 % interval", "Cliff's delta", "p")
-    for group, differences in comparison.differences.items():
-        table.add_section()
-        for name, found in differences.items():
-            label, unit, *_ = MEASURES[name]
-            means = [number(side.mean, name) for side in (found.a, found.b)]
-            p_value = MISSING if found.p_value is None else f"{found.p_value:.3f}"
-            mean, interval, _runs = interval_cells(found.difference, name)
-            table.add_row(group, label, unit, *means, mean, interval, f"{found.cliffs_delta:+.2f}", p_value)
+    table = _difference_table("B - A", comparison.differences, "of", "A", "B")
     headings = (_repeats_heading("A: ", comparison.a), _repeats_heading("B: ", comparison.b))
     return Group(*headings, table, *_notes(comparison.notes))
+
+
+def _difference_table(
+    name: str, differences: Mapping[str, Mapping[str, Difference]], of: str, first: str, second: str
+) -> Table:
+    """Return the rows of differences, grouped by what they are of."""
+    table = _table(of, "measure", "unit", first, second, name, "95 % interval", "Cliff's delta", "p")
+    for group, measures in differences.items():
+        table.add_section()
+        for measure, found in measures.items():
+            table.add_row(group, *difference_cells(found, measure))
+    return table
+
+
+def difference_cells(found: Difference, name: str) -> list[str]:
+    """Return label, unit, both means, the difference, its interval, effect size and p-value."""
+    label, unit, *_ = MEASURES[name]
+    means = [number(side.mean, name) for side in (found.a, found.b)]
+    p_value = MISSING if found.p_value is None else f"{found.p_value:.3f}"
+    mean, interval, _runs = interval_cells(found.difference, name)
+    return [label, unit, *means, mean, interval, f"{found.cliffs_delta:+.2f}", p_value]
 
 
 def harm_table(harm: HarmSummary) -> RenderableType:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from matplotlib.figure import Figure
 
 from analysis import figures
-from lab.record import RecordError, Run
+from lab.record import EVENTS, RecordError, Run
 from tests.analysis.synthetic_runs import MakeRun, sawtooth
 
 ONE_PANEL = {
@@ -142,3 +143,54 @@ def test_unwritable_directory_is_our_error(make_run: MakeRun, tmp_path: Path) ->
     (tmp_path / "file").write_text("")
     with pytest.raises(RecordError, match="cannot write figures"):
         figures.save_all(make_run({"cubic-1": 5.0}), tmp_path / "file")
+
+
+def with_events(run: Run, *events: tuple[float, str, str]) -> Run:
+    """Record events of a source and kind."""
+    rows = [{"t_s": t, "source": source, "kind": kind, "subject": "x", "detail": ""} for t, source, kind in events]
+    run.write_tables(events=pl.DataFrame(rows, schema=EVENTS.schema))
+    return Run.open(run.path)
+
+
+def test_events_are_on_the_time_axis(make_run: MakeRun) -> None:
+    """Joins, controller decisions and link events are lines in every panel, and named once; what came before is not."""
+    run = make_run({"cubic-1": 6.0, "bbr-1": 4.0}, start_s={"bbr-1": 3.0})
+    run = with_events(run, (-1.0, "controller", "ready"), (7.0, "controller", "queues_set"), (9.0, "link", "handover"))
+    figure = figures.overview(run)
+    for axes in figure.axes[:5]:
+        vertical = {float(line.get_xdata()[0]) for line in axes.lines if list(line.get_ydata()) == [0, 1]}  # type: ignore[arg-type,index]
+        assert {3.0, 7.0, 9.0} <= vertical and -1.0 not in vertical
+    words = " ".join(text.get_text() for text in figure.axes[0].texts)
+    assert all(kind in words for kind in ("flow joins", "controller", "link"))
+
+
+def test_shares_fill_the_whole(make_run: MakeRun) -> None:
+    """6 and 4 Mbit/s are 60 % and 40 %: the first band ends at 60, the second at 100."""
+    (axes,) = figures.share_figure(make_run({"cubic-1": 6.0, "bbr-1": 4.0})).axes
+    tops = [np.asarray(band.get_paths()[0].vertices)[:, 1].max() for band in axes.collections[:2]]
+    assert tops == pytest.approx([60.0, 100.0], abs=0.1)
+    assert "%" in axes.get_ylabel()
+
+
+def test_delay_distribution(make_run: MakeRun) -> None:
+    """Constant delays are a step: sRTT at 60 ms, 50,000 bytes at 20 Mbit/s at 20 ms; both axes have units."""
+    left, right = figures.delay_cdf_figure(make_run({"cubic-1": 6.0, "bbr-1": 4.0})).axes
+    assert "ms" in left.get_xlabel() and "ms" in right.get_xlabel()
+    assert set(np.asarray(left.lines[0].get_xdata())) == {60.0}
+    assert np.allclose(np.asarray(right.lines[0].get_xdata()), 20.0)
+
+
+def test_goodput_and_delay(make_run: MakeRun) -> None:
+    """The middle of each flow's ellipse: 20 ms above the base, at its goodput; less delay is to the right."""
+    (axes,) = figures.goodput_delay_figure(make_run({"cubic-1": 6.0, "bbr-1": 4.0})).axes
+    middles = [(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in axes.lines]  # type: ignore[arg-type,index]
+    assert middles == [pytest.approx((20.0, 6.0)), pytest.approx((20.0, 4.0))]
+    assert axes.xaxis_inverted()
+
+
+def test_pdf(sawtooth_run: Run, tmp_path: Path) -> None:
+    """PDF on request, the same bytes each time."""
+    first = figures.save_all(sawtooth_run, tmp_path / "a", ("pdf",))
+    second = figures.save_all(sawtooth_run, tmp_path / "b", ("pdf",))
+    assert all(path.read_bytes().startswith(b"%PDF") for path in first)
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]

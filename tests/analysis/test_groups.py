@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from analysis import group_figures
 from analysis.groups import group_runs
+from analysis.repeats import between_algorithms, summarise_repeats
 from lab.record import Run
 from tests.analysis.synthetic_runs import MakeRun
 from topologies.errors import UsageError
@@ -102,3 +103,20 @@ def test_files(sweep: list[Run], tmp_path: Path) -> None:
     """A sweep has a heat map; each group of repeats its goodput and delay."""
     names = {path.name for path in group_figures.save_group_figures(sweep, tmp_path / "out", ("png",))}
     assert {"heat-map.png", "retransmissions.png", "convergence.png", "goodput-delay-1.png"} <= names
+
+
+def test_algorithms_are_compared_run_by_run(make_run: MakeRun) -> None:
+    """Three runs in which bbr has 2, 3 and 4 Mbit/s more: mean 3, all of one sign: p = 2 / 2³; a is the first named."""
+    runs = [make_run({"cubic-1": 4.0, "bbr-1": 5.0 + k}, name=f"r{k}", seed=k) for k in (1, 2, 3)]
+    found = between_algorithms(runs)["cubic, bbr"]["goodput_mbit"]
+    assert found.difference.mean == pytest.approx(3.0) and found.difference.n == 3
+    assert found.difference.low is not None and found.difference.low >= 2.0
+    assert found.cliffs_delta == 1.0 and found.p_value == pytest.approx(0.25)
+    summary = summarise_repeats(runs)
+    assert summary.differences["cubic, bbr"]["goodput_mbit"].difference.mean == pytest.approx(3.0)
+    assert "cannot give a p below 0.25" in " ".join(summary.notes)
+
+
+def test_one_run_compares_no_algorithms(make_run: MakeRun) -> None:
+    """A single run never gets a winner."""
+    assert between_algorithms([make_run(FLOWS)]) == {}

@@ -43,7 +43,9 @@ def test_iperf3_agrees(tmp_path: Path) -> None:
         start_s, end_s, received = iperf3_bytes(run, flow.flow_id)
         t_s, counter = flow.known("bytes_received")
         theirs.append(received * 8e-6 / (end_s - start_s))
-        ours.append(goodput_mbit(t_s, counter, t_s[0] + start_s, t_s[0] + end_s))
+        goodput = goodput_mbit(t_s, counter, t_s[0] + start_s, t_s[0] + end_s)
+        assert goodput is not None
+        ours.append(goodput)
     assert ours == pytest.approx(theirs, rel=WITHIN)
     assert jain(ours) == pytest.approx(jain(theirs), rel=WITHIN)
 

@@ -81,3 +81,21 @@ def test_rank_test_is_symmetric(a: list[float], b: list[float]) -> None:
 def test_repeats_to_halve() -> None:
     """Four times as many in all."""
     assert statistics.repeats_to_halve(5) == 15
+
+
+def test_signed_rank_by_enumeration() -> None:
+    """All of one sign among n gives 2 / 2^n; the smallest one against it the next step; 0 says nothing."""
+    assert statistics.signed_rank_test([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == pytest.approx(2 / 64)
+    assert statistics.signed_rank_test([-1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == pytest.approx(4 / 64)
+    assert statistics.signed_rank_test([0.0, 0.0]) == 1.0
+    assert statistics.signed_rank_test([1.0, -1.0]) == 1.0
+
+
+def test_signed_rank_of_many_is_close_to_exact() -> None:
+    """16 values, beyond what is enumerated: within 0.01 of the enumeration done here, signs by the bits of a number."""
+    values = np.array([(-1.0) ** index * (index + 1) + 2.5 for index in range(16)])
+    ranks = np.abs(values).argsort().argsort() + 1.0
+    assert np.unique(np.abs(values)).size == 16
+    signs = 2 * (np.arange(2**16)[:, None] >> np.arange(16) & 1) - 1
+    exact = np.mean(np.abs(signs @ ranks) >= abs(np.sign(values) @ ranks))
+    assert statistics.signed_rank_test(values) == pytest.approx(exact, abs=0.01)
