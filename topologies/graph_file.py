@@ -41,6 +41,9 @@ ZOO_EDGE = frozenset(
 )
 """What the Topology Zoo says of its links: known, and of no use here."""
 
+QUEUE_FIELDS = frozenset({"rate_mbit", "buffer_bytes", "aqm", "aqm_params", "ecn", "bottleneck"})
+"""What belongs together and is checked when the queues are whole."""
+
 
 def graph_file(
     path: str,
@@ -202,6 +205,7 @@ def _switches(found: nx.Graph, delay_ms: float | None) -> nx.DiGraph:
             )
         if "delay_ms" not in attributes:
             attributes = attributes | {"delay_ms": _delay_ms(graph, u, v) if delay_ms is None else float(delay_ms)}
+        _checked(u, v, {name: value for name, value in attributes.items() if name not in QUEUE_FIELDS})
         graph.add_edge(u, v, **attributes)
     if not graph.number_of_edges():
         raise UsageError("there are no links")
