@@ -204,7 +204,7 @@ def application(framework: Framework) -> Any:
     on: Callable[[Any, Any], Callable[[Handler], Handler]] = handler.set_ev_cls
     main = handler.MAIN_DISPATCHER
 
-    class Forwarding(framework.app_class):  # type: ignore[misc, name-defined]
+    class FairbedController(framework.app_class):  # type: ignore[misc, name-defined]
         """Hands the framework's events on."""
 
         OFP_VERSIONS = (framework.ofproto.OFP_VERSION,)
@@ -259,7 +259,7 @@ def application(framework: Framework) -> Any:
             """A switch refuses a message."""
             self.switches.refused(error.msg)
 
-    return Forwarding
+    return FairbedController
 
 
 def serve(framework: Framework, address: tuple[str, int], app_arguments: tuple[Any, ...], guest: str | None) -> None:
@@ -277,13 +277,13 @@ def serve(framework: Framework, address: tuple[str, int], app_arguments: tuple[A
     # The framework looks up at this interval whether to stop; it is ended by a signal instead.
     options.socket_timeout = 3600.0
     manager = framework.app_manager.AppManager.get_instance()
+    manager.instantiate(application(framework), *app_arguments).start()
     if guest:
-        manager.load_apps([guest])
-        manager.instantiate_apps(**manager.create_contexts())
-    server = manager.instantiate(framework.ofp_handler.OFPHandler)
-    app = manager.instantiate(application(framework), *app_arguments)
-    app.start()
-    framework.hub.joinall([server.start()])
+        manager.load_apps([guest])  # with it, what it needs: the handler of connections
+        threads = manager.instantiate_apps(**manager.create_contexts())
+    else:
+        threads = [manager.instantiate(framework.ofp_handler.OFPHandler).start()]
+    framework.hub.joinall(threads)
 
 
 def leave(status: int, message: str = "") -> None:

@@ -124,7 +124,8 @@ def execute(
     KeyboardInterrupt
         After what was recorded has been kept.
     """
-    plan = make_plan(scenario) | {"framework": where.framework} | _application(where)
+    plan = make_plan(scenario) | {"framework": where.framework}
+    plan |= _application(where, plan["controller"])
     kernel, clock, reason = choose(where, {flow["cca"] for flow in plan["flows"]})
     run = Run.create(out)
     _write_plan(run, plan)
@@ -169,10 +170,12 @@ def execute(
     return run
 
 
-def _application(where: Where) -> dict[str, str]:
+def _application(where: Where, controller: Mapping[str, Any]) -> dict[str, str]:
     """Return the plan's entry for someone else's application, kept with the run."""
     if where.application is None:
         return {}
+    if any(step["adaptive"] for step in (controller, *controller["later"])):
+        raise UsageError("--queues adaptive moves our own rules: with --controller, choose another policy")
     if not where.application.is_file():
         raise UsageError(f"--controller {where.application}: there is no such file")
     return {"application": APPLICATION}
