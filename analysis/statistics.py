@@ -135,7 +135,8 @@ def signed_rank_test(differences: ArrayLike) -> float:
     if 2**x.size <= MAX_EXACT:
         sums = np.array(list(product((-1.0, 1.0), repeat=x.size))) @ ranks
         return float(np.mean(np.abs(sums) >= found - 1e-9))
-    return math.erfc(max(0.0, found - 0.5) / math.sqrt(2 * float(ranks @ ranks)))
+    # The sum goes in steps of 2, so half a step, the continuity correction, is 1.
+    return math.erfc(max(0.0, found - 1.0) / math.sqrt(2 * float(ranks @ ranks)))
 
 
 def repeats_to_halve(n: int) -> int:

@@ -1,7 +1,7 @@
 """How long the analysis of a long run takes: ``python -m benchmarks.analysis``.
 
 An hour of 32 flows sampled every 50 ms (2.3 million rows), synthetic, is summarised and plotted, each in a process of
-its own on one core. The budget for the summary is 2 s.
+its own on one core. The budget for the summary is 2 s of processor time: what else the machine does doesn't count.
 """
 
 import json
@@ -113,7 +113,7 @@ JOBS: dict[str, Callable[[Path, Path], None]] = {"summary": _summarise, "plots":
 
 
 def measure(job: str, run: Path, scratch: Path) -> dict[str, float]:
-    """Return the seconds that a job takes in a fresh process on one core, imports apart, and its peak memory in MB."""
+    """Return the seconds of a job in a fresh process on one core, imports apart, and its peak memory in MB."""
     command = [sys.executable, "-m", "benchmarks.analysis", "--job", job, str(run), str(scratch)]
     environment = os.environ | {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
@@ -128,10 +128,10 @@ def _job(job: str, run: Path, scratch: Path) -> None:
     import analysis.figures
     import analysis.report  # noqa: F401 - imports are not what is measured
 
-    began = time.perf_counter()
+    began, began_cpu = time.perf_counter(), time.process_time()
     JOBS[job](run, scratch)
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"seconds": time.perf_counter() - began, "peak_mb": peak_mb}))
+    figures = {"wall_s": time.perf_counter() - began, "cpu_s": time.process_time() - began_cpu}
+    print(json.dumps(figures | {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 
 
 def main() -> int:
@@ -142,9 +142,12 @@ def main() -> int:
         print(f"analysis of {FLOW_COUNT} flows, {DURATION_S} s, {run.flows.height:,} rows")
         taken = {job: measure(job, run.path, scratch) for job in JOBS}
         for job, figures in taken.items():
-            print(f"  {job:8} {figures['seconds']:6.2f} s  peak {figures['peak_mb']:6.0f} MB")
+            cpu_s, wall_s = figures["cpu_s"], figures["wall_s"]
+            print(
+                f"  {job:8} {cpu_s:6.2f} s of one core, {wall_s:6.2f} s by the clock, peak {figures['peak_mb']:.0f} MB"
+            )
         page_mb = (scratch / "report.html").stat().st_size / 1e6
-        share = taken["summary"]["seconds"] / BUDGET_S
+        share = taken["summary"]["cpu_s"] / BUDGET_S
         print(f"  the page has {page_mb:.1f} MB (limit 10); the summary takes {share:.0%} of its {BUDGET_S:g} s")
     return int(share > 1 or page_mb > 10)
 

@@ -93,7 +93,7 @@ def test_signed_rank_by_enumeration() -> None:
 
 def test_signed_rank_of_many_is_close_to_exact() -> None:
     """16 values, beyond what is enumerated: within 0.01 of the enumeration done here, signs by the bits of a number."""
-    values = np.array([(-1.0) ** index * (index + 1) + 2.5 for index in range(16)])
+    values = np.array([(-1.0) ** index * (index + 1) + 0.25 for index in range(16)])
     ranks = np.abs(values).argsort().argsort() + 1.0
     assert np.unique(np.abs(values)).size == 16
     signs = 2 * (np.arange(2**16)[:, None] >> np.arange(16) & 1) - 1
