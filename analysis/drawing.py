@@ -178,8 +178,7 @@ def panels_figure(
     for axes, draw in zip(panels, draws, strict=True):
         entries = draw(plot, axes)
         _decorate(plot, axes)
-        legend_above(axes, entries)
-    _name_events(plot, panels[0])
+        legend_above(axes, entries + (_event_entries(plot) if axes is panels[0] else []))
     panels[-1].set_xlabel("time since the run began (s)")
     run_title(figure, plot, subject)
     shown = list(plot.looks) if flows is None else list(flows)
@@ -227,13 +226,10 @@ def plain(axes: Axes) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _name_events(plot: Plot, axes: Axes) -> None:
-    """Say in the figure's first panel what the vertical lines are."""
-    kinds = sorted({kind for _, kind, _ in plot.series.marks})
-    for place, kind in enumerate(kinds):
-        words = f"{MARKS[kind]['label']} "
-        style = {"color": MARKS[kind]["color"], "fontsize": "x-small", "va": "top", "ha": "right"}
-        axes.text(1.0, 0.99 - 0.09 * place, f"| {words}", transform=axes.transAxes, **style)
+def _event_entries(plot: Plot) -> list[Line2D]:
+    """Return the legend entries of the vertical lines that there are."""
+    kinds = {kind for _, kind, _ in plot.series.marks}
+    return [Line2D([], [], **look) for kind, look in MARKS.items() if kind in kinds]
 
 
 def _decorate(plot: Plot, axes: Axes) -> None:

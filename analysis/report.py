@@ -49,6 +49,12 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 GROUP_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 GREY = ("#5C6166", "#A2A8AE")
 DROP, MARK = ("#B2182B", "#FF8A80"), ("#7B3294", "#D7B5E8")
+MARK_WORDS = {
+    "join": "dotted upright: a flow joins",
+    "leave": "dash-dotted upright: a flow leaves",
+    "controller": "solid upright: the controller acts",
+    "link": "dashed upright: a link changes",
+}
 FLOAT_BUDGET = 700_000
 """Values of all runs together, 4 bytes each, before a line is thinned: 3.7 MB of the page."""
 MOST_EVENTS = 500
@@ -354,7 +360,9 @@ class RunData:
         windows = self.series.windows
         shares = sorted({flow.fair_share_mbit for flow in self.series.flows if flow.fair_share_mbit})
         note = f"windows of {windows.length_s:g} s; " if windows.starts_s.size else ""
-        panel = _Panel("goodput (Mbit/s)", "Mbit/s", 200, references=shares, note=note + "fair share dashed")
+        kinds = dict.fromkeys(kind for _, kind, _ in self.series.marks)
+        upright = "".join(f"; {MARK_WORDS[kind]}" for kind in kinds)
+        panel = _Panel("goodput (Mbit/s)", "Mbit/s", 200, references=shares, note=note + "fair share dashed" + upright)
         for flow, rates in zip(self.series.flows, windows.goodput_mbit, strict=True):
             panel.traces += self._flow_line(flow, windows.centres_s, rates)
         return panel

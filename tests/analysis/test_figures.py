@@ -160,7 +160,9 @@ def test_events_are_on_the_time_axis(make_run: MakeRun) -> None:
     for axes in figure.axes[:5]:
         vertical = {float(line.get_xdata()[0]) for line in axes.lines if list(line.get_ydata()) == [0, 1]}  # type: ignore[arg-type,index]
         assert {3.0, 7.0, 9.0} <= vertical and -1.0 not in vertical
-    words = " ".join(text.get_text() for text in figure.axes[0].texts)
+    legend = figure.axes[0].get_legend()
+    assert legend is not None
+    words = " ".join(text.get_text() for text in legend.get_texts())
     assert all(kind in words for kind in ("flow joins", "controller", "link"))
 
 
