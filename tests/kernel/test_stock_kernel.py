@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,7 +24,10 @@ RELEASES = sorted(image.name.removeprefix("vmlinuz-") for image in Path("/boot")
 def boot(release: str, *command: str) -> tuple[int, str]:
     """Return the exit status and the output of a command on that kernel."""
     argv = [str(STOCK / "boot.sh"), release, *command]
-    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    environment = os.environ | {"STEADY": "1"}  # figures do not depend on how busy this machine is
+    done = subprocess.run(
+        argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     return done.returncode, done.stdout
 
 
@@ -60,6 +64,39 @@ def test_module_on_a_stock_kernel(release: str | None, tmp_path: Path) -> None:
             f"{release} {name}: {reports[name]['sum_received']['bits_per_second'] / 1e6:.2f} Mbit/s, "
             f"{reports[name]['sum_sent']['retransmits']} retransmissions"
         )
+
+
+@pytest.mark.parametrize("release", RELEASES or [None], ids=str)
+def test_module_and_bpf_program_on_one_kernel(release: str | None, tmp_path: Path) -> None:
+    """The same 30 s over 20 Mbit/s, 40 ms, one BDP of buffer, nothing random: the same figures from both."""
+    release = require(release)
+    if not Path("/sys/kernel/btf/vmlinux").exists() or not all(map(shutil.which, ("clang", "bpftool", "llvm-strip"))):
+        pytest.skip("building the BPF program needs BTF of some kernel, clang, llvm and bpftool")
+    build = ["make", "-s", "-C", str(CORE), f"KDIR=/lib/modules/{release}/build", f"BUILD={tmp_path}", "module", "bpf"]
+    subprocess.run(build, check=True, capture_output=True)
+    files = [str(tmp_path / name) for name in ("ndm_tcp.ko", "ndm_bpf.o")]
+    status, said = boot(release, str(STOCK / "twins.sh"), *files, "30")
+    assert status == 0, said
+    found = dict(figures(line) for line in said.splitlines() if line.startswith("report "))
+    for name, twin in (("ndm2", "bpf_ndm2"), ("ndm_tcp", "bpf_ndm")):
+        print(f"{release} {name}: {found[name]}, {twin}: {found[twin]}")
+        assert found[name]["goodput_mbit"] > 18
+        assert found[twin]["goodput_mbit"] == pytest.approx(found[name]["goodput_mbit"], rel=0.01)
+        assert found[twin]["mean_cwnd"] == pytest.approx(found[name]["mean_cwnd"], rel=0.02)
+        assert found[twin]["retransmits"] == pytest.approx(found[name]["retransmits"], rel=0.1, abs=2)
+
+
+def figures(line: str) -> tuple[str, dict[str, float]]:
+    """Return the algorithm and what its 30 s came to, from one line of twins.sh; the window is from 5 s on."""
+    _, name, text = line.split(" ", 2)
+    said = json.loads(text)
+    assert said["end"]["sender_tcp_congestion"] == name
+    windows = [interval["streams"][0]["snd_cwnd"] / 1448 for interval in said["intervals"][5:]]
+    return name, {
+        "goodput_mbit": round(said["end"]["sum_received"]["bits_per_second"] / 1e6, 2),
+        "retransmits": said["end"]["sum_sent"]["retransmits"],
+        "mean_cwnd": round(sum(windows) / len(windows), 1),
+    }
 
 
 def report(line: str) -> tuple[str, dict[str, Any]]:
