@@ -8,7 +8,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +18,7 @@ from typing import Any, get_args
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from lab.execute import Kernel, Where, choose, execute
+from lab.execute import CANCEL_S, Kernel, Where, choose, execute
 from lab.guest import Clock
 from lab.plan import make_plan
 from lab.record import Run
@@ -104,8 +104,13 @@ class Session:
                 return index, execute(scenario, place, where, follow(scenario), cancelled)
 
             with ThreadPoolExecutor(side_by_side) as pool:
+                futures = [pool.submit(one, job) for job in jobs]
                 try:
-                    done = dict(pool.map(one, jobs))
+                    # In slices: polars restarts system calls after Ctrl-C, so a longer wait would not see it.
+                    while waiting := wait(futures, CANCEL_S).not_done:
+                        for finished in set(futures) - waiting:
+                            finished.result()  # raises what went wrong
+                    done = dict(future.result() for future in futures)
                 except BaseException:
                     cancelled.set()  # one failure, or Ctrl-C, ends them all
                     pool.shutdown(cancel_futures=True)

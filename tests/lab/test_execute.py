@@ -83,7 +83,7 @@ def test_a_host_without_anything_says_all(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr(hosts, "_module", lambda name: False)
     monkeypatch.setattr(hosts, "OVS_SOCKET", Path("/nowhere"))
-    monkeypatch.setattr(hosts, "is_available", lambda cca: False)
+    monkeypatch.setattr(hosts, "has_algorithm", lambda cca: False)
     text = "; ".join(hosts.missing(["ndm_tcp"]))
-    for part in ("root", "mnexec (install mininet)", "netem", "htb", "openvswitch datapath", "ndm_tcp (build and load"):
+    for part in ("root", "mnexec (install mininet)", "netem", "htb", "openvswitch datapath", "the algorithm ndm_tcp"):
         assert part in text
