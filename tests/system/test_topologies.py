@@ -1,0 +1,117 @@
+"""Every topology in the lab kernel: a lone flow fills the bottleneck's buffer, and packets are lost only there."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from analysis import Run
+
+pytestmark = pytest.mark.system
+
+FRAME_BYTES = 1514
+OWN = {
+    "directed": True,
+    "nodes": [{"id": "snd1", "role": "sender"}, {"id": "rcv1", "role": "receiver"}, {"id": "s1", "role": "switch"}],
+    "edges": [
+        {"source": "snd1", "target": "s1", "rate_mbit": 20.0, "buffer_bytes": 100_000, "delay_ms": 10.0},
+        {"source": "s1", "target": "snd1", "delay_ms": 5.0},
+        {"source": "rcv1", "target": "s1", "delay_ms": 15.0},
+        {"source": "s1", "target": "rcv1", "delay_ms": 10.0},
+    ],
+}
+"""A rate and its queue at a host's own egress, and delays on both sides of a switch."""
+
+
+@pytest.fixture
+def experiment(command: Callable[..., Any], tmp_path: Path) -> Callable[..., Run]:
+    """Return a function that runs an experiment in the lab kernel and gives its record."""
+
+    def run(name: str, *options: object, out: str = "run") -> Run:
+        done = command(f"experiments.{name}", *options, "--kernel", "lab", "--out", tmp_path / out, "--json")
+        assert done.status == 0, done.stderr
+        return Run.open(tmp_path / out)
+
+    return run
+
+
+def drops(run: Run) -> dict[tuple[str, str], int]:
+    """Return the drops of every qdisc that dropped, by kind and interface, at the end."""
+    state = json.loads((run.raw / "tc.json").read_text())
+    return {
+        (qdisc["kind"], qdisc["dev"]): qdisc["drops"]
+        for text in state.values()
+        for qdisc in json.loads(text)
+        if qdisc.get("drops")
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "queue", "rate_mbit", "rtt_ms"),
+    [
+        ("parking_lot", ["--hops", 2, "--long", "cubic:1", "--cross", ""], "s1->s2", 20.0, 30.0),
+        ("satellite", ["--flows", "cubic:1", "--down", "20mbit"], "gateway->terminal", 20.0, 510.0),
+        (
+            "wifi",
+            ["--flows", "cubic:1", "--loss", 0, "--wander", "0s", "--jitter", "0s"],
+            "ap1->ap2",
+            40.0,
+            32.0,
+        ),
+        ("graph", ["FILE", "--flows", "cubic:1"], "snd1->s1", 20.0, 40.0),
+    ],
+)
+def test_a_lone_flow_fills_the_bottleneck_and_loses_only_there(
+    experiment: Callable[..., Run],
+    tmp_path: Path,
+    name: str,
+    options: list[object],
+    queue: str,
+    rate_mbit: float,
+    rtt_ms: float,
+) -> None:
+    """The largest backlog is the buffer but for one packet, the rate within 1 %, the idle RTT within 0.1 ms."""
+    (tmp_path / "own.json").write_text(json.dumps(OWN))
+    options = [tmp_path / "own.json" if option == "FILE" else option for option in options]
+    run = experiment(name, *options, "--duration", "40s", "--warmup", "20s")
+    assert run.verdict["status"] == "valid", run.verdict["reasons"]
+    buffer_bytes = run.queue_settings[queue]["buffer_bytes"]
+    samples = run.queues.filter(pl.col("queue_id") == queue)
+    assert buffer_bytes - FRAME_BYTES <= max(samples["backlog_bytes"]) <= buffer_bytes
+    busy = samples.filter(pl.col("t_s") > 20)
+    sent_mbit = (busy["sent_bytes"][-1] - busy["sent_bytes"][0]) * 8e-6 / (busy["t_s"][-1] - busy["t_s"][0])
+    assert abs(sent_mbit - rate_mbit) < 0.01 * rate_mbit
+    (idle_ms,) = run.info["environment"]["idle_rtt_ms"].values()
+    assert abs(idle_ms - rtt_ms) < 0.1
+    assert max(samples["drops"]) > 0
+    assert {kind for kind, _ in drops(run)} == {"bfifo", "htb"}
+    assert len({interface for _, interface in drops(run)}) == 1
+
+
+def test_handovers_happen_on_time_and_are_recorded(experiment: Callable[..., Run]) -> None:
+    """Each event within 1 ms of its time, and after the first handover the new delay is what flows see."""
+    options = ("--flows", "bbr:1", "--orbit", "leo", "--duration", "28s")
+    run = experiment("satellite", *options)
+    wanted = json.loads((run.raw / "plan.json").read_text())["events"]
+    found = run.events.filter(pl.col("source") == "link")
+    assert len(wanted) == len(found) == 4
+    for event, row in zip(wanted, found.iter_rows(named=True), strict=True):
+        assert 0 <= row["t_s"] - event["t_s"] < 1e-3
+        assert (row["subject"], json.loads(row["detail"])) == (event["edge"], event["changes"])
+    down, up = wanted[-2]["changes"]["delay_ms"], wanted[-1]["changes"]["delay_ms"]
+    late = run.flows.filter(pl.col("t_s") > 27)
+    assert min(late["srtt_ms"]) > down + up + 10  # the ground's 2 x 5 ms
+    assert drops(run).keys() >= {("netem", "wire1v0")}
+
+
+def test_lossy_runs_repeat_bit_for_bit(experiment: Callable[..., Run]) -> None:
+    """Loss, jitter and wandering rates come from the seed."""
+    options = ("--flows", "cubic:1,bbr:1", "--duration", "10s", "--warmup", "1s")
+    first, second = (experiment("wifi", *options, out=out) for out in ("first", "second"))
+    assert first.flows.equals(second.flows)
+    assert first.queues.equals(second.queues)
+    other = experiment("wifi", *options, "--seed", 2, out="other")
+    assert not first.flows.equals(other.flows)
