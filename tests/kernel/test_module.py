@@ -69,6 +69,25 @@ def test_builds_for_the_lab_kernel(lab: Path, tmp_path: Path) -> None:
     require_clean(tmp_path, subprocess.run(command, capture_output=True, text=True, check=False))
 
 
+@pytest.mark.system
+@pytest.mark.parametrize("headers", HEADERS or [None], ids=str)
+def test_dkms_builds_it(headers: Path | None, tmp_path: Path) -> None:
+    """In trees of its own, so that the machine's are left alone."""
+    if headers is None or not shutil.which("dkms"):
+        pytest.skip("no kernel headers, or dkms is not installed (apt-get install dkms)")
+    trees = tmp_path / "dkms", tmp_path / "source"
+    for tree in trees:
+        tree.mkdir()
+    shutil.copytree(CORE, trees[1] / "ndm_tcp-0.1.0", ignore=shutil.ignore_patterns("build"))
+    options = ["--dkmstree", str(trees[0]), "--sourcetree", str(trees[1]), "--kernelsourcedir", str(headers)]
+    release = headers.name.removeprefix("linux-headers-")
+    for what in ("add", "build"):
+        command = ["dkms", what, "-m", "ndm_tcp", "-v", "0.1.0", "-k", release, *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert list(trees[0].glob("ndm_tcp/0.1.0/*/*/module/ndm_tcp.ko*"))
+
+
 IN_USE = """
 import socket, subprocess
 with socket.socket() as held:

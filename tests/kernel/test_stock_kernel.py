@@ -59,7 +59,7 @@ def test_module_on_a_stock_kernel(release: str | None, tmp_path: Path) -> None:
     reports = dict(report(line) for line in said.splitlines() if line.startswith("report "))
     for name in ("ndm_tcp", "ndm2", "cubic"):
         assert reports[name]["sender_tcp_congestion"] == name
-        assert 1.0 < reports[name]["sum_received"]["bits_per_second"] / 1e6 < RATE_MBIT
+        assert 0.5 < reports[name]["sum_received"]["bits_per_second"] / 1e6 < RATE_MBIT
         print(
             f"{release} {name}: {reports[name]['sum_received']['bits_per_second'] / 1e6:.2f} Mbit/s, "
             f"{reports[name]['sum_sent']['retransmits']} retransmissions"
