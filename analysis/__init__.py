@@ -18,7 +18,7 @@ from analysis.tables import comparison_table, harm_table, repeats_table, summary
 from lab.record import RecordError, Run
 
 if TYPE_CHECKING:
-    from analysis.export import export
+    from analysis.export import export_run
     from analysis.figures import (
         backlog_figure,
         cwnd_figure,
@@ -50,7 +50,7 @@ __all__ = [
     "convergence_figure",
     "cwnd_figure",
     "delay_cdf_figure",
-    "export",
+    "export_run",
     "first_difference",
     "goodput_delay_figure",
     "goodput_figure",
@@ -77,7 +77,7 @@ __all__ = [
 ]
 
 LATER = {
-    "export": "analysis.export",
+    "export_run": "analysis.export",
     "write_report": "analysis.report",
     "convergence_figure": "analysis.group_figures",
     "heat_map": "analysis.group_figures",
@@ -91,6 +91,4 @@ def __getattr__(name: str) -> Any:
     """Return what the figures, the page and the exports offer, importing them only now."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(LATER.get(name, "analysis.figures")), name)
-    globals()[name] = value  # where a module has the same name (export), this is what the package offers
-    return value
+    return getattr(import_module(LATER.get(name, "analysis.figures")), name)

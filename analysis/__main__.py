@@ -114,14 +114,14 @@ def export_command(
     ] = None,
 ) -> None:
     """Write a run in formats that other programs read, and print the paths."""
-    from analysis.export import export
+    from analysis.export import export_run
 
     wanted = [form for form, asked in (("csv", csv), ("flent", flent), ("json", as_json)) if asked]
     if not wanted:
         raise UsageError("say what to export: --csv, --flent, --json, or several of them")
     opened = Run.open(run)
     for form in wanted:
-        _print_paths(export(opened, form, output))
+        _print_paths(export_run(opened, form, output))
 
 
 @app.command("harm")

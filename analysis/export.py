@@ -13,13 +13,13 @@ from analysis.series import RunSeries
 from analysis.summary import summarise
 from lab.record import TABLES, RecordError, Run
 
-__all__ = ["FORMATS", "export"]
+__all__ = ["FORMATS", "export_run"]
 
 FLENT_VERSION = 4
 FLENT_STEP_S = 0.2
 
 
-def export(run: Run, form: str, directory: str | Path | None = None) -> list[Path]:
+def export_run(run: Run, form: str, directory: str | Path | None = None) -> list[Path]:
     """Write the run in a format ("csv", "json", "flent") and return the files.
 
     Parameters

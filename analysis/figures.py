@@ -136,28 +136,33 @@ def _draw_backlog(plot: Plot, axes: Axes) -> list[Line2D]:
         t_s, values = downsample(queue.t_s, queue.values("backlog_bytes"))
         axes.plot(t_s, values, color=colour, linewidth=0.9, label=queue.queue_id)
         entries.append(Line2D([], [], color=colour, linewidth=0.9, label=f"backlog at {queue.queue_id}"))
-        entries += _draw_drops(axes, queue)
+        entries += _draw_counted(axes, queue)
     limits = {queue.buffer_bytes for queue in queues if queue.buffer_bytes}
     entries += [reference(axes, limit, f"buffer {format_size(limit)}") for limit in sorted(limits)]
     axes.set_ylabel("backlog (kB)")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size / 1e3:g}"))
     top = max([*limits, *(np.nanmax(queue.values("backlog_bytes"), initial=0.0) for queue in queues)], default=0.0)
-    axes.set_ylim(0, 1.14 * (top or 1.0))
+    axes.set_ylim(0, 1.2 * (top or 1.0))
     if len(queues) == 1 and queues[0].rate_mbit:
         _delay_axis(axes, queues[0].rate_mbit)
     return entries
 
 
-def _draw_drops(axes: Axes, queue: QueueSeries) -> list[Line2D]:
-    """Mark, above the line, the samples in which the drop counter grew."""
-    t_s, drops = queue.known("drops")
-    grown = np.diff(drops.astype(np.int64), prepend=0) > 0
-    if not grown.any():
-        return []
-    look: dict[str, Any] = {"color": "#B2182B", "marker": "|", "markersize": 7, "linestyle": ""}
-    level = 1.07 * (queue.buffer_bytes or np.nanmax(queue.values("backlog_bytes"), initial=0.0))
-    axes.plot(t_s[grown], np.full(int(grown.sum()), level), **look)
-    return [Line2D([], [], label=f"drops ({int(drops[-1])} packets)", **look)]
+def _draw_counted(axes: Axes, queue: QueueSeries) -> list[Line2D]:
+    """Mark, above the line, the samples in which packets were dropped or marked."""
+    top = queue.buffer_bytes or np.nanmax(queue.values("backlog_bytes"), initial=0.0)
+    entries = []
+    for column, words, colour, height in (
+        ("drops", "drops", "#B2182B", 1.07),
+        ("ecn_marks", "ECN marks", "#7B3294", 1.15),
+    ):
+        t_s, counts = queue.known(column)
+        grown = np.diff(counts.astype(np.int64), prepend=0) > 0
+        if grown.any():
+            look: dict[str, Any] = {"color": colour, "marker": "|", "markersize": 7, "linestyle": ""}
+            axes.plot(t_s[grown], np.full(int(grown.sum()), height * top), **look)
+            entries.append(Line2D([], [], label=f"{words} ({int(counts[-1])} packets)", **look))
+    return entries
 
 
 def _delay_axis(axes: Axes, rate_mbit: float) -> None:

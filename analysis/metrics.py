@@ -29,6 +29,7 @@ __all__ = [
     "Convergence",
     "backlog_delay_ms",
     "coefficient_of_variation",
+    "completion_time_s",
     "convergence_time",
     "counted",
     "default_window_s",
@@ -40,6 +41,7 @@ __all__ = [
     "normalised_jain",
     "percentiles",
     "retransmission_rate",
+    "rtt_fairness",
     "rtt_inflation_ms",
     "throughput_mbit",
     "utilisation",
@@ -335,6 +337,40 @@ def percentiles(values: ArrayLike, wanted: Sequence[float]) -> list[float | None
     """
     x = np.asarray(values, float)
     return [float(value) for value in np.percentile(x, wanted)] if x.size else [None] * len(wanted)
+
+
+def rtt_fairness(rates: ArrayLike, base_rtts_ms: ArrayLike) -> tuple[float | None, float | None]:
+    """Return the goodput ratio and the RTT ratio of the flows with the shortest and with the longest base RTT.
+
+    Mean goodput at the shortest RTT ÷ mean goodput at the longest, at least 0: 1 is fair, above 1 short paths win;
+    beside it the longest RTT ÷ the shortest. Source: tcpeval §6.2. (None, None) when all RTTs are the same; the goodput
+    ratio is None when the long paths got nothing.
+
+    Examples
+    --------
+    >>> rtt_fairness([8.0, 6.0, 2.0], [20.0, 20.0, 80.0])
+    (3.5, 4.0)
+    """
+    x, rtts = np.asarray(rates, float), np.asarray(base_rtts_ms, float)
+    if x.size == 0 or rtts.min() == rtts.max():
+        return None, None
+    short, long = x[rtts == rtts.min()].mean(), x[rtts == rtts.max()].mean()
+    return (float(short / long) if long > 0 else None), float(rtts.max() / rtts.min())
+
+
+def completion_time_s(t_s: ArrayLike, bytes_acked: ArrayLike, size_bytes: float, start_s: float) -> float | None:
+    """Return a sized flow's completion time, s: until the first sample that has all its bytes acknowledged.
+
+    At most one sampling interval above the true one. Source: RFC 7928. None when it did not complete.
+
+    Examples
+    --------
+    >>> completion_time_s([1.0, 1.5, 2.0], [100, 900, 1000], size_bytes=1000, start_s=0.5)
+    1.5
+    """
+    times, acked = np.asarray(t_s, float), np.asarray(bytes_acked, float)
+    reached = np.flatnonzero(acked >= size_bytes)
+    return float(times[reached[0]] - start_s) if reached.size else None
 
 
 def harm_more_is_better(solo: float, contested: float) -> float | None:

@@ -23,17 +23,17 @@ from analysis.statistics import Interval
 from analysis.style import OTHER_LOOKS, QUEUE_COLOURS, downsample, flow_looks, lightened
 from analysis.summary import Summary, summarise_series
 from analysis.tables import (
-    FLOW_COLUMNS,
     MEASURES,
     MISSING,
-    OVERALL_ROWS,
     QUEUE_COLUMNS,
     Column,
     cells,
     difference_cells,
+    flow_columns,
     interval_cells,
     missing_lines,
     number,
+    overall_rows,
 )
 from analysis.topology_svg import topology_svg
 from lab.record import RecordError, Run
@@ -167,14 +167,15 @@ def _verdict(summary: Summary) -> str:
 
 
 def _summary_tables(summary: Summary) -> str:
-    flows = [[flow.flow_id, *cells(flow, FLOW_COLUMNS)] for flow in summary.flows]
+    columns = flow_columns(summary.flows)
+    flows = [[flow.flow_id, *cells(flow, columns)] for flow in summary.flows]
     queues = [[queue.queue_id, *cells(queue, QUEUE_COLUMNS)] for queue in summary.queues]
     overall = [
         [label, number(value, name) if (value := getattr(summary, name)) is None else f"{number(value, name)} {unit}"]
-        for name, (label, unit, *_) in OVERALL_ROWS.items()
+        for name, (label, unit, *_) in overall_rows(summary).items()
     ]
     tables = [
-        _table(["flow", *_headers(FLOW_COLUMNS)], flows),
+        _table(["flow", *_headers(columns)], flows),
         _table(["bottleneck", *_headers(QUEUE_COLUMNS)], queues),
     ]
     notes = [*missing_lines(summary.reasons), *(f"Note: {note}" for note in summary.notes)]

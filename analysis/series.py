@@ -74,6 +74,8 @@ class FlowSeries(_Samples):
         First and last second in which the flow had something to send.
     base_rtt_ms, fair_share_mbit : float or None
         Configured base RTT and max-min fair share, None when run.json does not tell.
+    size_bytes : float or None
+        How much it has to send; None when it sends for as long as it runs.
     """
 
     flow_id: str
@@ -81,6 +83,7 @@ class FlowSeries(_Samples):
     active_s: tuple[float, float]
     base_rtt_ms: float | None
     fair_share_mbit: float | None
+    size_bytes: float | None
 
     @property
     def unknown(self) -> bool:
@@ -180,6 +183,7 @@ class RunSeries:
             self._activity(flow, rows),
             _number(path, "base_rtt_ms"),
             _number(path, "fair_share_mbit"),
+            _number(flow, "size_bytes"),
         )
 
     @cached_property

@@ -16,6 +16,8 @@ __all__ = ["FlowSummary", "QueueSummary", "Summary", "summarise", "summarise_ser
 
 T = TypeVar("T")
 
+UNSIZED = "it sends for as long as it runs"
+
 
 @dataclass(frozen=True)
 class FlowSummary:
@@ -34,6 +36,8 @@ class FlowSummary:
         Retransmitted ÷ sent, in data segments and in bytes, 0 to 1.
     rtt_inflation_p50_ms, rtt_inflation_p95_ms : float or None
         Smoothed RTT above the configured base RTT, ms.
+    completion_time_s : float or None
+        Of a flow of a given size, from its start until all of it was acknowledged, warm-up or not.
     """
 
     flow_id: str
@@ -45,6 +49,7 @@ class FlowSummary:
     retransmission_rate_bytes: float | None
     rtt_inflation_p50_ms: float | None
     rtt_inflation_p95_ms: float | None
+    completion_time_s: float | None
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,8 @@ class Summary:
         Over the sliding windows in which two or more flows are active throughout.
     convergence_time_s : float or None
         Seconds from the last flow's start, warm-up or not, until fairness holds.
+    rtt_goodput_ratio, rtt_ratio : float or None
+        Goodput at the shortest base RTT ÷ at the longest, and the longest RTT ÷ the shortest; None when all are alike.
     drops : int or None
         Packets dropped at the bottlenecks.
     reasons : dict
@@ -131,6 +138,8 @@ class Summary:
     jain_windowed_mean: float | None
     jain_windowed_min: float | None
     convergence_time_s: float | None
+    rtt_goodput_ratio: float | None
+    rtt_ratio: float | None
     drops: int | None
     reasons: dict[str, str]
     notes: tuple[str, ...]
@@ -221,7 +230,18 @@ class _Summariser:
             self._retransmissions(flow, "retransmission_rate_bytes", "bytes_retrans", "bytes_sent"),
             p50,
             p95,
+            self._completion(flow),
         )
+
+    def _completion(self, flow: FlowSeries) -> float | None:
+        field = f"flows.{flow.flow_id}.completion_time_s"
+        if flow.size_bytes is None:
+            self.reasons[field] = UNSIZED
+            return None
+        found = metrics.completion_time_s(*flow.known("bytes_acked"), flow.size_bytes, flow.active_s[0])
+        if found is None:
+            self.reasons[field] = f"it did not complete by {self.end_s:.4g} s"
+        return found
 
     def _retransmissions(self, flow: FlowSeries, field: str, again: str, sent: str) -> float | None:
         counts = [metrics.counted(*flow.known(name), self.start_s, self.end_s) for name in (again, sent)]
@@ -288,6 +308,7 @@ class _Summariser:
             ),
             **self._lifetime_fairness(goodputs),
             **self._windowed_fairness(),
+            **self._rtt_fairness(goodputs),
             "convergence_time_s": self._convergence(),
         }
 
@@ -324,6 +345,20 @@ class _Summariser:
             "jain_windowed_min": self._or_reason(
                 float(index.min()) if index.size else None, "jain_windowed_min", reason
             ),
+        }
+
+    def _rtt_fairness(self, goodputs: dict[str, float | None]) -> dict[str, float | None]:
+        known = [
+            (rate, flow.base_rtt_ms)
+            for flow in self.series.flows
+            if (rate := goodputs[flow.flow_id]) is not None and flow.base_rtt_ms is not None
+        ]
+        goodput_ratio, rtt_ratio = metrics.rtt_fairness(*zip(*known, strict=True)) if known else (None, None)
+        alike = "the flows' base RTTs are alike or unknown"
+        starved = "the flows with the longest base RTT received nothing" if rtt_ratio else alike
+        return {
+            "rtt_goodput_ratio": self._or_reason(goodput_ratio, "rtt_goodput_ratio", starved),
+            "rtt_ratio": self._or_reason(rtt_ratio, "rtt_ratio", alike),
         }
 
     def _convergence(self) -> float | None:

@@ -10,7 +10,7 @@ from rich.text import Text
 from analysis.harm import HarmSummary
 from analysis.repeats import Comparison, Difference, RepeatSummary
 from analysis.statistics import Interval
-from analysis.summary import FlowSummary, QueueSummary, Summary
+from analysis.summary import UNSIZED, FlowSummary, QueueSummary, Summary
 
 __all__ = ["comparison_table", "harm_table", "repeats_table", "summary_table"]
 
@@ -27,6 +27,7 @@ FLOW_COLUMNS: dict[str, Column] = {
     "rtt_inflation_p50_ms": ("RTT infl. p50", "ms", 1, 1),
     "rtt_inflation_p95_ms": ("RTT infl. p95", "ms", 1, 1),
 }
+COMPLETION: dict[str, Column] = {"completion_time_s": ("completed after", "s", 1, 2)}
 QUEUE_COLUMNS: dict[str, Column] = {
     "utilisation": ("utilis.", "%", 100, 1),
     "delay_p50_ms": ("delay p50", "ms", 1, 1),
@@ -52,9 +53,15 @@ OVERALL_ROWS: dict[str, Column] = {
     "epsilon_fairness": ("smallest ÷ largest goodput", "", 1, 3),
     "convergence_time_s": ("converged after", "s", 1, 1),
 }
+RTT_ROWS: dict[str, Column] = {
+    "rtt_goodput_ratio": ("goodput at the shortest RTT ÷ at the longest", "", 1, 3),
+    "rtt_ratio": ("longest base RTT ÷ shortest", "", 1, 2),
+}
 MEASURES: dict[str, Column] = {
     **OVERALL_ROWS,
+    **RTT_ROWS,
     **FLOW_COLUMNS,
+    **COMPLETION,
     "utilisation": ("utilisation", "%", 100, 1),
     "drops": ("drops", "packets", 1, 0),
     "queueing_delay_p50_ms": ("queueing delay p50", "ms", 1, 1),
@@ -74,6 +81,16 @@ def summary_table(summary: Summary) -> RenderableType:
         *_missing(summary.reasons),
         *_notes(summary.notes),
     )
+
+
+def flow_columns(flows: Sequence[FlowSummary]) -> dict[str, Column]:
+    """Return the columns of the flows' table: completion times only where a flow has one."""
+    return FLOW_COLUMNS | (COMPLETION if any(flow.completion_time_s is not None for flow in flows) else {})
+
+
+def overall_rows(summary: Summary) -> dict[str, Column]:
+    """Return the rows of the run as a whole: RTT fairness only where the RTTs differ."""
+    return OVERALL_ROWS | (RTT_ROWS if summary.rtt_ratio is not None else {})
 
 
 def repeats_table(repeats: RepeatSummary) -> RenderableType:
@@ -171,9 +188,10 @@ def _append_verdict(text: Text, verdict: str, reasons: Sequence[str]) -> None:
 
 
 def _flow_table(flows: Sequence[FlowSummary]) -> Table:
-    table = _table("flow", *_headers(FLOW_COLUMNS))
+    columns = flow_columns(flows)
+    table = _table("flow", *_headers(columns))
     for flow in flows:
-        table.add_row(flow.flow_id, *cells(flow, FLOW_COLUMNS))
+        table.add_row(flow.flow_id, *cells(flow, columns))
     return table
 
 
@@ -189,7 +207,7 @@ def _overall_table(summary: Summary) -> Table:
     table.add_column("measure")
     table.add_column("value", justify="right")
     table.add_column("unit")
-    for field, (label, unit, _, _) in OVERALL_ROWS.items():
+    for field, (label, unit, _, _) in overall_rows(summary).items():
         value = getattr(summary, field)
         table.add_row(label, number(value, field), "" if value is None else unit)
     return table
@@ -239,7 +257,8 @@ def missing_lines(reasons: dict[str, str]) -> list[str]:
     """Return one line per reason, with the fields that it explains."""
     fields: dict[str, list[str]] = {}
     for field, reason in reasons.items():
-        if field.rpartition(".")[2] not in SHOWN:
+        name = field.rpartition(".")[2]
+        if name not in SHOWN or name in RTT_ROWS or reason == UNSIZED:
             continue
         fields.setdefault(reason, []).append(_spoken(field))
     return [f"{MISSING} {', '.join(dict.fromkeys(names))}: {reason}" for reason, names in fields.items()]

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis import export
+from analysis import export_run
 from lab.record import FLOWS, RecordError, Run
 from tests.analysis.synthetic_runs import MakeRun
 
@@ -17,7 +17,7 @@ GOODPUTS = {"cubic-1": 6.0, "bbr-1": 4.0}
 def test_csv_reads_back(make_run: MakeRun, tmp_path: Path) -> None:
     """The tables read back are the tables, nulls included."""
     run = make_run(GOODPUTS)
-    paths = export(run, "csv", tmp_path / "out")
+    paths = export_run(run, "csv", tmp_path / "out")
     assert [path.name for path in paths] == ["flows.csv", "queues.csv", "events.csv"]
     assert pl.read_csv(paths[0], schema=FLOWS.schema).equals(run.flows)
 
@@ -25,7 +25,7 @@ def test_csv_reads_back(make_run: MakeRun, tmp_path: Path) -> None:
 def test_json_holds_everything(make_run: MakeRun, tmp_path: Path) -> None:
     """One file: run.json, the summary, the tables by column."""
     run = make_run(GOODPUTS, name="demo")
-    (path,) = export(run, "json", tmp_path / "out")
+    (path,) = export_run(run, "json", tmp_path / "out")
     content = json.loads(path.read_text())
     assert content["run"] == run.info
     assert content["summary"]["jain"] == pytest.approx(100 / 104)
@@ -35,7 +35,7 @@ def test_json_holds_everything(make_run: MakeRun, tmp_path: Path) -> None:
 def test_flent_file(make_run: MakeRun, tmp_path: Path) -> None:
     """Series of equal length named as tcp_nup names them; constant rates come out as they are, idle time as null."""
     run = make_run(GOODPUTS, name="demo", start_s={"bbr-1": 2.0})
-    (path,) = export(run, "flent", tmp_path / "out")
+    (path,) = export_run(run, "flent", tmp_path / "out")
     assert path.name == "demo.flent.gz"
     content = json.loads(gzip.decompress(path.read_bytes()))
     assert content["version"] == 4 and content["metadata"]["NAME"] == "tcp_nup"
@@ -54,11 +54,11 @@ def test_a_run_without_samples(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "crashed")
     run.write_info({"outcome": {"status": "crashed"}})
     for form in ("csv", "json", "flent"):
-        assert all(path.exists() for path in export(run, form))
+        assert all(path.exists() for path in export_run(run, form))
 
 
 def test_directory_that_cannot_be_made(make_run: MakeRun, tmp_path: Path) -> None:
     """A file in the way is an error of ours that names it."""
     (tmp_path / "taken").write_text("")
     with pytest.raises(RecordError, match="taken"):
-        export(make_run(GOODPUTS), "csv", tmp_path / "taken")
+        export_run(make_run(GOODPUTS), "csv", tmp_path / "taken")

@@ -196,3 +196,13 @@ def test_pdf(sawtooth_run: Run, tmp_path: Path) -> None:
     second = figures.save_all(sawtooth_run, tmp_path / "b", ("pdf",))
     assert all(path.read_bytes().startswith(b"%PDF") for path in first)
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_ecn_marks_are_drawn_beside_drops(make_run: MakeRun) -> None:
+    """Where the queue counts marks they have ticks and a legend entry of their own."""
+    run = make_run({"cubic-1": 6.0, "bbr-1": 4.0})
+    run.write_tables(queues=run.queues.with_columns(ecn_marks=pl.col("drops") * 2))
+    legend = figures.backlog_figure(Run.open(run.path)).axes[0].get_legend()
+    assert legend is not None
+    words = [text.get_text() for text in legend.get_texts()]
+    assert "drops (20 packets)" in words and "ECN marks (40 packets)" in words
