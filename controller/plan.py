@@ -227,13 +227,13 @@ def write(path: Path, content: Plan) -> None:
 
 
 def read(path: Path) -> Plan:
-    """Return the plan in a file, checked; what cannot be read or is wrong raises a UsageError."""
+    """Return the plan in a file, its own or a run's; what cannot be read or is wrong raises a UsageError."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read the plan {path}: {error}") from error
     try:
-        return check(content)
+        return check(content["controller"] if isinstance(content, dict) and "controller" in content else content)
     except UsageError as error:
         raise UsageError(f"plan {path}: {error}") from error
 

@@ -215,10 +215,10 @@ def _print(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
     table = Table(box=SIMPLE_HEAD)
     for index, name in enumerate(header):
-        table.add_column(name, justify="left" if index == 0 else "right", no_wrap=index == 0)
+        table.add_column(name, justify="left" if index == 0 else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 160, highlight=False).print(table)
+    Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
 
 
 def _draw(values: Values, runs: Mapping[str, Sequence[Run]], directory: Path) -> list[Path]:
@@ -238,11 +238,8 @@ def _draw(values: Values, runs: Mapping[str, Sequence[Run]], directory: Path) ->
     panels[0].set_yticks(range(len(values)), list(values))
     panels[0].invert_yaxis()
     count = min(map(len, runs.values()))
-    figure.suptitle(
-        f"{_flows_words(runs)}: the same flows under each queue policy, "
-        f"{count} seed{'s' if count > 1 else ''}, mean and 95 % interval",
-        fontsize="medium",
-    )
+    seeds = f"{count} seeds, mean and 95 % interval" if count > 1 else "one seed"
+    figure.suptitle(f"{_flows_words(runs)}: the same flows under each queue policy, {seeds}", fontsize="medium")
     return save_figures({"comparison": figure}, directory)
 
 

@@ -169,6 +169,12 @@ class Network:
         net.start()
 
     @property
+    def mininet(self) -> Mininet:
+        """The Mininet network itself."""
+        assert self._net is not None  # noqa: S101 - inside the context only
+        return self._net
+
+    @property
     def pids(self) -> dict[str, int]:
         """The process that holds each host's namespace."""
         assert self._net is not None  # noqa: S101 - inside the context only

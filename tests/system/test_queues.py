@@ -1,6 +1,9 @@
 """Queue policies in the lab kernel: who gets what, seen from both sides, through changes and faults."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -301,3 +304,47 @@ def test_128_hosts_are_ready_in_time(dumbbell: Dumbbell) -> None:
     ready, started = (controller_events(run, kind)["t_s"][0] for kind in ("ready", "started"))
     assert ready - started < 5.0
     assert run.outcome["wall_s"]["controller"] < 30
+
+
+BY_HAND = """
+python -m controller --plan plan.json --events events.jsonl &
+controller=$!
+python -m lab.up plan.json <<'END'
+sh sleep 3
+py 'reply from ' + snd1.cmd('python3 ping.py 10.0.0.1')
+sh tc qdisc show dev s1-eth1
+END
+kill $controller
+wait $controller
+echo "status $?"
+ovs-vsctl --bare --columns=_uuid list qos list queue
+ip -o link show type veth
+"""
+PING = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as raw:
+    raw.settimeout(3)
+    raw.sendto(bytes.fromhex("0800f7fd00010001"), (sys.argv[1], 0))
+    print("host", raw.recv(100)[12:16])
+"""
+
+
+def test_network_and_controller_by_hand(tmp_path: Path) -> None:
+    """The documentation's three commands: a plan, its network with a prompt, its controller; nothing is left."""
+    (tmp_path / "by-hand.sh").write_text(BY_HAND)
+    (tmp_path / "ping.py").write_text(PING)
+    python = [sys.executable, "-m"]
+    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
+    explained = subprocess.run(
+        [*python, "experiments.dumbbell", "--queues", "per_cca", "--explain"], capture_output=True, check=True
+    )
+    (tmp_path / "plan.json").write_bytes(explained.stdout)
+    inside = [*python, "lab", "run", "--openvswitch", "--clock", "virtual", "--", "sh", "by-hand.sh"]
+    done = subprocess.run(inside, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert r"reply from host b'\n\x00\x00\x01'" in done.stdout
+    assert done.stdout.count("qdisc bfifo") == 4
+    assert done.stdout.endswith("status 0\n")  # and no QoS, no queue, no pair of interfaces after it
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert "ready" in kinds
+    assert kinds[-1] == "stopped"
