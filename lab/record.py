@@ -4,6 +4,7 @@
     RUN/flows.parquet     one row per flow and sample
     RUN/queues.parquet    one row per queue and sample
     RUN/events.parquet    controller decisions, topology changes, what the lab did
+    RUN/checksums.json    CRC-32 of each table's file
     RUN/raw/              logs of the tools, as they wrote them
 
 Counters are cumulative, null means unknown, `t_s` is seconds since the run began on one monotonic clock.
@@ -15,6 +16,7 @@ import hashlib
 import json
 import os
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +33,7 @@ __all__ = ["EVENTS", "FLOWS", "FORMAT_VERSION", "QUEUES", "RecordError", "Run", 
 FORMAT_VERSION = 1
 INFO_FILE = "run.json"
 RAW_DIRECTORY = "raw"
+CHECKSUMS_FILE = "checksums.json"
 
 
 class RecordError(FairbedError):
@@ -298,9 +301,14 @@ class Run:
             for table in TABLES
             if (frame := frames[table.name]) is not None
         ]
+        replaced = {table.file_name for table, _ in checked}
+        others = {name: crc for name, crc in _checksums(self.path).items() if name not in replaced}
+        _write_checksums(self.path, others)  # never those of a table that is being replaced
         for table, frame in checked:
             _write_atomically(self.path / table.file_name, frame.write_parquet)
             self.__dict__[table.name] = frame
+        written = {table.file_name: zlib.crc32((self.path / table.file_name).read_bytes()) for table, _ in checked}
+        _write_checksums(self.path, others | written)
 
     def digest(self) -> str:
         """Return the SHA-256 (64 hex digits) over the scenario and every value of the three tables.
@@ -366,10 +374,38 @@ def _read_table(directory: Path, table: Table) -> pl.DataFrame:
         return table.schema.to_frame()
     try:
         # From memory, not mapped: a damaged file then is an error of ours and never a bus error.
-        frame = pl.read_parquet(path.read_bytes())
+        content = path.read_bytes()
+        _check_content(path, content)
+        frame = pl.read_parquet(content)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise RecordError(f"cannot read {path}, it is damaged or truncated: {_reason(error)}") from error
     return _in_order(_conform(frame, table, str(path)), table)
+
+
+def _check_content(path: Path, content: bytes) -> None:
+    """Raise RecordError when a file isn't what was written: some damage makes the Parquet reader abort the process."""
+    expected = _checksums(path.parent).get(path.name)
+    if expected is not None and zlib.crc32(content) != expected:
+        raise RecordError(f"cannot read {path}, it is damaged or truncated: {CHECKSUMS_FILE} has another checksum")
+
+
+def _checksums(directory: Path) -> dict[str, int]:
+    """Return the CRC-32 of the tables' files by name; empty when none were recorded."""
+    path = directory / CHECKSUMS_FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise RecordError(f"cannot read {path}: {_reason(error)}") from error
+    if not isinstance(content, dict) or not all(type(value) is int for value in content.values()):
+        raise RecordError(f"{path} is damaged: it must hold a number for each file")
+    return content
+
+
+def _write_checksums(directory: Path, checksums: Mapping[str, int]) -> None:
+    text = json.dumps(checksums, indent=2) + "\n"
+    _write_atomically(directory / CHECKSUMS_FILE, lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def _in_order(frame: pl.DataFrame, table: Table) -> pl.DataFrame:

@@ -124,19 +124,37 @@ def test_truncated_table_names_the_file(run: Run) -> None:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_flipped_bytes_never_escape(run: Run, data: st.DataObject) -> None:
-    """Whatever a damaged file holds, it is read or refused, never another exception."""
+    """A file with one byte changed is refused before the Parquet reader, which can abort, sees it."""
     original = run.path / "flows.parquet"
     content = bytearray(original.read_bytes())
     position = data.draw(st.integers(0, len(content) - 1))
     content[position] ^= data.draw(st.integers(1, 255))
     damaged = run.path / "damaged"
     damaged.mkdir(exist_ok=True)
-    (damaged / "run.json").write_text('{"format": 1}')
+    for name in ("run.json", "checksums.json"):
+        (damaged / name).write_bytes((run.path / name).read_bytes())
     (damaged / "flows.parquet").write_bytes(content)
-    try:
-        assert Run.open(damaged).flows.schema == FLOWS.schema
-    except RecordError as error:
-        assert "flows.parquet" in str(error)
+    with pytest.raises(RecordError, match=r"flows\.parquet, it is damaged"):
+        _ = Run.open(damaged).flows
+
+
+def test_checksums_follow_what_is_written(run: Run) -> None:
+    """A table written again has its new checksum, the others keep theirs; a run without any is read as it is."""
+    before = json.loads((run.path / "checksums.json").read_text())
+    run.write_tables(flows=flow_rows({"t_s": 9.0}))
+    after = json.loads((run.path / "checksums.json").read_text())
+    assert after["flows.parquet"] != before["flows.parquet"] and after["queues.parquet"] == before["queues.parquet"]
+    assert Run.open(run.path).flows["t_s"].to_list() == [9.0]
+    (run.path / "checksums.json").unlink()
+    assert Run.open(run.path).flows["t_s"].to_list() == [9.0]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"flows.parquet": "x"}'])
+def test_damaged_checksums(run: Run, content: str) -> None:
+    """An error that names the file."""
+    (run.path / "checksums.json").write_text(content)
+    with pytest.raises(RecordError, match=r"checksums\.json"):
+        _ = Run.open(run.path).flows
 
 
 @pytest.mark.parametrize(
@@ -171,7 +189,7 @@ def test_info_is_written_whole_or_not_at_all(run: Run) -> None:
             run.write_info(bad)
     assert Run.open(run.path).scenario == SCENARIO
     names = sorted(path.name for path in run.path.iterdir())
-    assert names == ["events.parquet", "flows.parquet", "queues.parquet", "raw", "run.json"]
+    assert names == ["checksums.json", "events.parquet", "flows.parquet", "queues.parquet", "raw", "run.json"]
     run.write_info(run.info | {"outcome": {"status": "complete"}})
     assert run.outcome == Run.open(run.path).outcome == {"status": "complete"}
 
@@ -186,6 +204,7 @@ def test_digest_depends_on_data_and_scenario_only(run: Run) -> None:
     """Encoding, row groups, wall time and environment leave it as it is; the scenario changes it."""
     digest = run.digest()
     run.flows.write_parquet(run.path / "flows.parquet", compression="uncompressed", row_group_size=1)
+    (run.path / "checksums.json").unlink()  # another program wrote the table
     run.write_info(run.info | {"created": "2030-01-01", "outcome": {"wall_s": {"boot": 3.0}}})
     assert Run.open(run.path).digest() == digest
     run.write_info(run.info | {"scenario": SCENARIO | {"seed": 2}})
