@@ -108,6 +108,13 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
     assert content["dpids"] == [1, 2]
 
 
+def test_a_runs_plan_holds_the_controllers(tmp_path: Path) -> None:
+    """What --explain prints serves the controller by hand."""
+    content = plan.plan("run-1", {"s1": 1}, [])
+    (tmp_path / "plan.json").write_text(json.dumps({"scenario": {}, "controller": content}))
+    assert plan.read(tmp_path / "plan.json") == content
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

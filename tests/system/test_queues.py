@@ -84,9 +84,9 @@ def test_shares_are_what_was_asked_within_three_percent(
 def sent_while_all_want(run: Run, start_s: float) -> list[float]:
     """Return the bytes that each queue sent between samples at which no queue was empty."""
     frames = [run.queues.filter(pl.col("queue_id") == f"s1->s2/{q}", pl.col("t_s") >= start_s) for q in range(4)]
-    waiting = np.array([frame.sort("t_s")["backlog_bytes"].to_numpy() > 0 for frame in frames]).all(axis=0)
+    waiting = np.all([frame.sort("t_s")["backlog_bytes"].to_numpy() > 0 for frame in frames], axis=0)
     steps = np.diff([frame.sort("t_s")["sent_bytes"].to_numpy().astype(float) for frame in frames], axis=1)
-    both = waiting[1:] & waiting[:-1]
+    both = np.logical_and(waiting[1:], waiting[:-1])
     assert both.mean() > 0.7
     return [float(total) for total in steps[:, both].sum(axis=1)]
 
@@ -317,7 +317,7 @@ END
 kill $controller
 wait $controller
 echo "status $?"
-ovs-vsctl --bare --columns=_uuid list qos list queue
+ovs-vsctl --bare --columns=_uuid list qos -- --columns=_uuid list queue
 ip -o link show type veth
 """
 PING = """
@@ -342,9 +342,9 @@ def test_network_and_controller_by_hand(tmp_path: Path) -> None:
     inside = [*python, "lab", "run", "--openvswitch", "--clock", "virtual", "--", "sh", "by-hand.sh"]
     done = subprocess.run(inside, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert r"reply from host b'\n\x00\x00\x01'" in done.stdout
+    assert r"reply from host b'\n\x00\x00\x01'" in done.stderr  # where Mininet's prompt writes
     assert done.stdout.count("qdisc bfifo") == 4
-    assert done.stdout.endswith("status 0\n")  # and no QoS, no queue, no pair of interfaces after it
+    assert done.stdout.rstrip().endswith("status 0")  # and no QoS, no queue, no pair of interfaces after it
     kinds = [json.loads(line)["kind"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert "ready" in kinds
     assert kinds[-1] == "stopped"
