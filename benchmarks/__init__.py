@@ -1,0 +1,1 @@
+"""Speed, measured side by side in one run: these figures depend on the machine and its load, ratios less."""
