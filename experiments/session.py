@@ -170,6 +170,8 @@ def _update(bars: Progress, task: TaskID, console: Console, scenario: Scenario, 
         bars.update(task, completed=message["t_s"], state=f"{message['t_s']:.0f} of {scenario.duration_s:g} s")
     elif "phase" in message:
         bars.update(task, state=message["phase"])
+    elif "nodes" in message:
+        bars.update(task, state=f"network, {message['nodes']} of {message['of']} nodes")
     elif "where" in message:
         where = f"{message['where']} kernel, {message['clock']} clock"
         console.print(f"seed {scenario.seed}: {where} ({message['why']})", soft_wrap=True)

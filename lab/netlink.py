@@ -11,7 +11,7 @@ import ctypes
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -90,25 +90,31 @@ class Namespaces:
     """Network namespaces by node name, entered for a moment.
 
     A socket belongs to the namespace where it was made for ever, so entering is needed only to make it.
+
+    Parameters
+    ----------
+    descriptors
+        An open descriptor of each node's namespace.
     """
 
-    def __init__(self, pids: dict[str, int]) -> None:
-        self._own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        self._pids = pids
+    def __init__(self, descriptors: Mapping[str, int]) -> None:
+        self._own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptors = descriptors
 
     @contextmanager
     def inside(self, node: str | None) -> Iterator[None]:
-        """Be in the namespace of ``node`` (None or a switch: where this process runs) inside the context."""
-        if node is None or node not in self._pids:
+        """Be in the namespace of ``node`` (None or a switch: where this process runs) inside the context.
+
+        So are the processes that are started there.
+        """
+        if node is None or node not in self._descriptors:
             yield
             return
-        fd = os.open(f"/proc/{self._pids[node]}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        enter_namespace(self._descriptors[node])
         try:
-            enter_namespace(fd)
             yield
         finally:
             enter_namespace(self._own)
-            os.close(fd)
 
     def socket(self, node: str | None, family: int, kind: int, protocol: int = 0) -> socket.socket:
         """Return a new socket in the namespace of ``node``."""

@@ -13,7 +13,7 @@ import re
 import socket
 import struct
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,15 +21,17 @@ from typing import Any
 from mininet.link import Intf, Link
 from mininet.log import setLogLevel
 from mininet.net import Mininet
-from mininet.node import Host, OVSSwitch
 
 from lab.link_events import Links
 from lab.netlink import Namespaces
+from lab.nodes import LightHost, LightSwitch
 from topologies.errors import FairbedError
 from topologies.mininet_topo import FairbedTopo
 
 VSWITCHD_PID = Path("/var/run/openvswitch/ovs-vswitchd.pid")
 SIOCETHTOOL = 0x8946
+NODES_A_WORD = 32
+"""Nodes between two words about how far it is: whoever listens takes silence for a hang."""
 OFFLOADS_OFF = {"tso": 0x1F, "gso": 0x24, "gro": 0x2C}
 """ethtool's ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO: a queue must hold packets of the wire's size."""
 
@@ -74,14 +76,6 @@ class _ListeningController:
 
     def stop(self) -> None:
         """Do nothing: it is stopped by the runner."""
-
-
-class _PlannedHost(Host):  # type: ignore[misc]
-    """A Mininet host whose addresses the batch sets."""
-
-    def config(self, **_: object) -> dict[str, object]:
-        """Do nothing: the batch did."""
-        return {}
 
 
 def run(argv: Sequence[str], text: str = "", where: str = "") -> str:
@@ -133,10 +127,15 @@ class Network:
         See ``plan.py``.
     controller
         (address, port) of the OpenFlow controller, which must be listening already or connect soon.
+    tell
+        Called now and then with the number of nodes that are ready.
     """
 
-    def __init__(self, plan: Mapping[str, Any], controller: tuple[str, int]) -> None:
+    def __init__(
+        self, plan: Mapping[str, Any], controller: tuple[str, int], tell: Callable[[int], None] = lambda _: None
+    ) -> None:
         setLogLevel("critical")
+        self._tell = tell
         self._plan, self._controller = plan, controller
         self._net: Mininet | None = None
 
@@ -151,8 +150,8 @@ class Network:
     def _build(self) -> None:
         self._net = net = Mininet(
             topo=FairbedTopo(self._plan["topo"]),
-            host=_PlannedHost,
-            switch=OVSSwitch,
+            host=LightHost,
+            switch=LightSwitch,
             link=_PlannedLink,
             intf=_PlannedInterface,
             controller=None,
@@ -160,7 +159,7 @@ class Network:
         )
         net.build()
         self._make_links()
-        self._configure_hosts()
+        self._configure_nodes()
         if self._plan["seeds"]:
             Links(self._plan, self.namespaces()).seed(self._plan["seeds"])
         net.controllers.append(_ListeningController(*self._controller))
@@ -175,30 +174,29 @@ class Network:
         return self._net
 
     @property
-    def pids(self) -> dict[str, int]:
-        """The process that holds each host's namespace."""
-        assert self._net is not None  # noqa: S101 - inside the context only
-        return {host.name: host.pid for host in self._net.hosts}
+    def _descriptors(self) -> dict[str, int]:
+        """An open descriptor of each host's namespace."""
+        return {host.name: host.namespace for host in self.mininet.hosts}
 
     def _make_links(self) -> None:
-        pids = self.pids
-        lines = [
-            re.sub(r" netns (\w+)", lambda found: f" netns {pids[found[1]]}", line) for line in self._plan["links"]
-        ]
+        place = {name: f"/proc/{os.getpid()}/fd/{number}" for name, number in self._descriptors.items()}
+        lines = [re.sub(r" netns (\w+)", lambda host: f" netns {place[host[1]]}", line) for line in self._plan["links"]]
         run(["ip", "-batch", "-"], "\n".join(lines) + "\n")
 
-    def _configure_hosts(self) -> None:
-        namespaces = Namespaces(self.pids)
-        for node, commands in self._plan["nodes"].items():
-            enter = ["mnexec", "-a", str(self.pids[node])] if node in self.pids else []
-            for tool in ("ip", "tc"):
-                if commands[tool]:
-                    run([*enter, tool, "-batch", "-"], "\n".join(commands[tool]) + "\n", where=node)
+    def _configure_nodes(self) -> None:
+        namespaces = self.namespaces()
+        for number, (node, commands) in enumerate(self._plan["nodes"].items(), start=1):
+            with namespaces.inside(node):
+                for tool in ("ip", "tc"):
+                    if commands[tool]:
+                        run([tool, "-batch", "-"], "\n".join(commands[tool]) + "\n", where=node)
             for name, value in commands["sysctls"].items():
                 namespaces.sysctl(node, name, value)
             with namespaces.socket(node, socket.AF_INET, socket.SOCK_DGRAM) as sock:
                 for interface in commands["interfaces"]:
                     switch_off_offloads(sock, interface)
+            if number % NODES_A_WORD == 0:
+                self._tell(number)
 
     def add_leaves(self) -> None:
         """Add the leaf qdiscs below the controller's classes, which must exist."""
@@ -207,21 +205,22 @@ class Network:
 
     def namespaces(self) -> Namespaces:
         """Return the hosts' namespaces, to make sockets in."""
-        return Namespaces(self.pids)
+        return Namespaces(self._descriptors)
 
     def popen(self, node: str, argv: list[str], output: Path) -> subprocess.Popen[bytes]:
         """Start a command on a host, its standard output in a new file."""
-        assert self._net is not None  # noqa: S101
         with output.open("xb") as file:
-            started: subprocess.Popen[bytes] = self._net[node].popen(argv, stdout=file, stderr=subprocess.STDOUT)
+            started: subprocess.Popen[bytes] = self.mininet[node].popen(argv, stdout=file, stderr=subprocess.STDOUT)
         return started
 
     def tc_state(self) -> dict[str, str]:
         """Return what the kernel says of all qdiscs and classes, with counters, per namespace, as tc's JSON text."""
         state = {"": run(["tc", "-s", "-j", "qdisc", "show"])}
-        for node, commands in self._plan["nodes"].items():
-            if commands["tc"] and node in self.pids:
-                state[node] = run(["mnexec", "-a", str(self.pids[node]), "tc", "-s", "-j", "qdisc", "show"], where=node)
+        namespaces = self.namespaces()
+        for node in self._descriptors:
+            if self._plan["nodes"][node]["tc"]:
+                with namespaces.inside(node):
+                    state[node] = run(["tc", "-s", "-j", "qdisc", "show"], where=node)
         return state
 
     def __exit__(

@@ -137,7 +137,7 @@ def carry_out(plan: Mapping[str, Any], raw: Path) -> None:
     flows: list[Mapping[str, Any]] = [{**flow, "kernel_cca": names[flow["kernel_cca"]]} for flow in plan["flows"]]
     with ExitStack() as stack:
         tell(phase="network")
-        network = stack.enter_context(Network(plan, LISTEN))
+        network = stack.enter_context(Network(plan, LISTEN, lambda ready: tell(nodes=ready, of=len(plan["nodes"]))))
         tell(phase="controller")
         controller = stack.enter_context(Controller(plan, raw, LISTEN, lambda words: tell(fault=words)))
         stack.enter_context(guarded_switches(raw))
