@@ -5,17 +5,30 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import logging
+import re
 import sys
 from pathlib import Path
 
-from controller.frameworks import Framework
+from controller.frameworks import PACKAGES, Framework
 from topologies.errors import UsageError
 
-__all__ = ["load"]
+__all__ = ["check", "load"]
+
+
+def check(path: Path, framework: str) -> None:
+    """Raise a UsageError when the file can't be read, or is for the other framework."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the application {path}: {error}") from error
+    for name, package in PACKAGES.items():
+        if name != framework and re.search(rf"^\s*(from|import)\s+{package}\b", text, re.MULTILINE):
+            raise UsageError(f"the application {path} imports {package}: it is run by --framework {name}")
 
 
 def load(path: str, framework: Framework) -> str:
     """Load the file and return its module's name, or raise a UsageError with what is wrong with it."""
+    check(Path(path), framework.name)
     name = f"controller_of_{Path(path).stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from controller.guest import check as check_application
 from controller.plan import write as write_controller_plan
 from lab import decode, hosts, provenance, verdict
 from lab.guest import GUEST, Bind, Clock, Guest, Job, guest_environment
@@ -176,8 +177,7 @@ def _application(where: Where, controller: Mapping[str, Any]) -> dict[str, str]:
         return {}
     if any(step["adaptive"] for step in (controller, *controller["later"])):
         raise UsageError("--queues adaptive moves our own rules: with --controller, choose another policy")
-    if not where.application.is_file():
-        raise UsageError(f"--controller {where.application}: there is no such file")
+    check_application(where.application, where.framework)
     return {"application": APPLICATION}
 
 

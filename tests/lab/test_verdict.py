@@ -60,6 +60,12 @@ def test_more_backlog_than_the_buffer_is_invalid(run: Run) -> None:
     assert judge(run, plan=plan) == ("invalid", ["queue s1->s2: backlog 100000 bytes, above its buffer of 99999"])
 
 
+def test_of_a_port_with_several_queues_each_has_its_own_buffer(run: Run) -> None:
+    own = {"buffer_bytes": 50_000, "aqm": "fifo"}
+    queues = {"s1->s2": own, "s1->s2/0": own | {"port": "s1->s2"}}
+    assert judge(run, plan=PLAN | {"queues": queues}) == ("valid", [])
+
+
 def test_a_drop_by_netem_is_invalid(run: Run) -> None:
     qdiscs = [{"kind": "netem", "dev": "snd1-eth0", "drops": 3}, {"kind": "bfifo", "dev": "s1-eth1", "drops": 900}]
     (run.raw / "tc.json").write_text(json.dumps({"snd1": json.dumps(qdiscs)}))

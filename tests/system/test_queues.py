@@ -266,7 +266,11 @@ def test_without_openvswitch_the_run_has_crashed(tmp_path: Path) -> None:
         (["--queues-at", "per_cca"], "not TIME=WORD, such as 30s=per_cca"),
         (["--queues-at", "90s=per_cca"], "queues_at 90 s is not below duration_s 60"),
         (["--fault", "1s=eat-cables"], "faults"),
-        (["--controller", "/nonexistent.py"], "no such file"),
+        (["--controller", "/nonexistent.py"], "No such file"),
+        (
+            ["--controller", "examples/my_controller.py", "--framework", "os-ken"],
+            "imports ryu: it is run by --framework",
+        ),
         (["--controller", "examples/my_controller.py", "--queues", "adaptive"], "adaptive moves our own rules"),
     ],
 )
