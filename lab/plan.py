@@ -37,7 +37,7 @@ ROOT = 0xFFFFFFFF
 
 HOST_SYSCTLS = {
     "net.ipv4.tcp_no_metrics_save": "1",  # or ssthresh leaks from one flow to the next
-    "net.ipv4.tcp_rmem": "4096 131072 67108864",  # autotuning must never be what limits a flow
+    "net.ipv4.tcp_rmem": "4096 67108864 67108864",  # neither the window nor how fast it grows ever limits a flow
     "net.ipv4.tcp_wmem": "4096 16384 67108864",
 }
 
