@@ -12,7 +12,7 @@ import typer
 
 from experiments import options as opt
 from experiments.session import Session
-from lab.scenario import Scenario, make_flows, make_scenario
+from lab.scenario import Scenario, load, make_flows, make_scenario, save
 from topologies.errors import UsageError
 from topologies.events import LinkEvent, load_events
 from topologies.units import parse_buffer, parse_time_s
@@ -54,6 +54,8 @@ class Shared:
     sample: opt.Sample = "50ms"
     repeats: opt.Repeats = 1
     seed: opt.Seed = 1
+    scenario: opt.ScenarioFile = None
+    save_scenario: opt.SaveScenario = None
     generator: opt.Generator = "bulk"
     kernel: opt.Kernel = "auto"
     clock: opt.ClockOption = None
@@ -73,14 +75,18 @@ class Shared:
             self.explain, self.controller,
         )  # fmt: skip
 
-    def scenario(self, topology: str, asked: Asked, seed: int) -> Scenario:
-        """Return the scenario of one run."""
+    def described(self, topology: str, asked: Asked, seed: int) -> Scenario:
+        """Return the scenario of one run that the options describe."""
+        if not asked.ccas:
+            raise UsageError("there are no flows")
+        if self.buffer is not None:
+            parse_buffer(self.buffer)  # refused here, with the option's own text
         duration_s = parse_time_s(self.duration)
         events = asked.events(duration_s, seed) if self.events is None else load_events(Path(self.events))
         return make_scenario(
             name=topology,
             topology=topology,
-            params=asked.params | ({} if self.buffer is None else {"buffer": self.buffer}),
+            params={k: v for k, v in (asked.params | {"buffer": self.buffer}).items() if v is not None},
             aqm=self.aqm,
             queues=self.queues,
             queues_at=[{"at_s": at_s, "queues": policy} for at_s, policy in opt.timed("queues-at", self.queues_at)],
@@ -92,6 +98,24 @@ class Shared:
             sample_ms=opt.sample_ms(self.sample),
             seed=seed,
         )
+
+
+BESIDE_SCENARIO = {
+    *("scenario", "save_scenario", "repeats", "seed", "out", "json", "strict", "explain"),
+    *("kernel", "clock", "framework", "controller", "memory", "watchdog"),
+}
+"""Options that say nothing a scenario says; but for the seed, which repeats need to differ."""
+
+
+def _from_file(path: Path, context: typer.Context) -> Scenario:
+    """Return a file's scenario, with the command line's seed if it has one; refuse other options that it would hide."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+    if hidden := sorted(given - BESIDE_SCENARIO):
+        names = ", ".join(name.replace("_", "-") for name in hidden)
+        raise UsageError(f"--scenario says all that {names} would: give one or the other")
+    scenario = load(path)
+    return scenario.model_copy(update={"seed": context.params["seed"]}) if "seed" in given else scenario
 
 
 def experiment(app: typer.Typer, topology: str, **defaults: Any) -> Callable[[Callable[..., Asked]], None]:
@@ -114,18 +138,25 @@ def experiment(app: typer.Typer, topology: str, **defaults: Any) -> Callable[[Ca
             for name, parameter in inspect.signature(Shared, eval_str=True).parameters.items()
         }
 
-        def command(**values: Any) -> None:
+        def command(context: typer.Context, **values: Any) -> None:
             common = Shared(**{name: values[name] for name in shared})
-            if common.buffer is not None:
-                parse_buffer(common.buffer)  # refused here, with the option's own text
-            asked = own(**{name: values[name] for name in parameters})
             session = common.session()
-            if not asked.ccas:
-                raise UsageError("there are no flows")
-            seeds = range(common.seed, common.seed + common.repeats)
-            session.run([common.scenario(topology, asked, seed) for seed in seeds])
+            if common.scenario is not None:
+                first = _from_file(common.scenario, context)
+            else:
+                asked = own(**{name: values[name] for name in parameters})
+                first = common.described(topology, asked, common.seed)
+            if common.save_scenario is not None:
+                save(common.save_scenario, first)
+            seeds = range(first.seed + 1, first.seed + common.repeats)
+            if common.scenario is not None:
+                others = [first.model_copy(update={"seed": seed}) for seed in seeds]
+            else:
+                others = [common.described(topology, asked, seed) for seed in seeds]
+            session.run([first, *others])
 
-        together = [*(p.replace(kind=p.KEYWORD_ONLY) for p in parameters.values()), *shared.values()]
+        first_of_all = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        together = [first_of_all, *(p.replace(kind=p.KEYWORD_ONLY) for p in parameters.values()), *shared.values()]
         command.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in together}
         app.command(help=own.__doc__)(command)

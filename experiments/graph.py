@@ -17,7 +17,13 @@ from topologies.units import parse_rate_mbit, parse_time_ms
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-File = Annotated[Path, typer.Argument(help="GraphML, GML or JSON, such as a file of the Internet Topology Zoo.")]
+File = Annotated[
+    Path | None,
+    typer.Argument(
+        help="GraphML, GML or JSON, such as a file of the Internet Topology Zoo. Not with --scenario.",
+        show_default=False,
+    ),
+]
 Pairs = Annotated[
     list[str] | None,
     typer.Option("--pair", help="Nodes between which flow k runs; may be given again. Default: drawn.", metavar="A,B"),
@@ -30,7 +36,7 @@ Delay = Annotated[
 
 @experiment(app, "graph_file")
 def graph(
-    file: File,
+    file: File = None,
     flows: opt.Flows = "ndm_tcp:1,cubic:1,bbr:1",
     pair: Pairs = None,
     pairs_seed: Annotated[int, typer.Option(min=0, help="Seed of the drawn pairs, the same for all repeats.")] = 1,
@@ -38,6 +44,8 @@ def graph(
     delay: Delay = None,
 ) -> Asked:
     """Run flows between nodes of a network from a file."""
+    if file is None:
+        raise UsageError("a FILE with the network is needed, or --scenario")
     ccas = parse_flows(flows)
     ends = [tuple(text.split(",")) for text in pair or []]
     if ends and len(ends) != len(ccas):

@@ -72,6 +72,21 @@ Watchdog = Annotated[
     float,
     typer.Option(min=1, help="Real time without progress after which a run counts as hung, s.", metavar="S"),
 ]
+ScenarioFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--scenario",
+        help="Run the scenario in this file, .toml or .json, in place of what options would describe.",
+        metavar="FILE",
+        show_default=False,
+    ),
+]
+SaveScenario = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write the scenario to this new file, .toml or .json, for --scenario.", metavar="FILE", show_default=False
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(help="Directory of the run; must not exist. Default: runs/NAME-DATE.", show_default=False),

@@ -38,6 +38,7 @@ __all__ = [
     "make_flows",
     "make_scenario",
     "parse_flows",
+    "save",
     "scenario_hash",
 ]
 
@@ -236,16 +237,31 @@ def loads(text: str, form: Format = "json") -> Scenario:
 
 def load(path: Path) -> Scenario:
     """Return the scenario in a file, whose name ends in .json or .toml."""
-    forms: dict[str, Format] = {".json": "json", ".toml": "toml"}
-    form = forms.get(path.suffix.lower())
-    if form is None:
-        raise UsageError(f"scenario file {path} must end in .json or .toml")
+    form = _form(path)
     try:
         return loads(path.read_text(encoding="utf-8"), form)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"scenario file {path} cannot be read: {error}") from error
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
+
+
+def save(path: Path, scenario: Scenario) -> None:
+    """Write a scenario to a new file, whose name ends in .json or .toml."""
+    text = dumps(scenario, _form(path))
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"scenario file {path} cannot be written: {error.strerror}") from error
+
+
+def _form(path: Path) -> Format:
+    forms: dict[str, Format] = {".json": "json", ".toml": "toml"}
+    form = forms.get(path.suffix.lower())
+    if form is None:
+        raise UsageError(f"scenario file {path} must end in .json or .toml")
+    return form
 
 
 def dumps(scenario: Scenario, form: Format = "json") -> str:

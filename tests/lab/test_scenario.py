@@ -322,3 +322,12 @@ def test_build_graph() -> None:
         scenarios.build_graph(Scenario.model_validate(data(params={"pairs": 0})))
     with pytest.raises(UsageError, match="there is no topology 'ring'"):
         scenarios.build_graph(Scenario.model_validate(data(topology="ring")))
+
+
+@pytest.mark.parametrize("name", ["saved.toml", "saved.json"])
+def test_a_saved_scenario_loads_as_it_was_and_is_never_overwritten(tmp_path: Path, name: str) -> None:
+    scenario = Scenario.model_validate(data())
+    scenarios.save(tmp_path / name, scenario)
+    assert scenarios.load(tmp_path / name) == scenario
+    with pytest.raises(UsageError, match="File exists"):
+        scenarios.save(tmp_path / name, scenario)
