@@ -1,7 +1,7 @@
 """Where to draw the nodes of a graph."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import networkx as nx
 
@@ -14,6 +14,8 @@ Place = tuple[float, float]
 
 HOST_DISTANCE = 0.8
 """From a switch to its hosts, where neighbouring switches are 1 apart."""
+BELOW = math.radians(110)
+"""Where hosts lie that have no room beside their switch: senders 20° left of straight down, receivers as far right."""
 FAN = math.radians(100)
 """The angle over which a switch's senders, and its receivers, spread."""
 
@@ -23,7 +25,7 @@ def layout(graph: nx.DiGraph) -> dict[str, Place]:
 
     Switches that all have Longitude and Latitude lie there, neighbours about 1 apart. Otherwise x is the number of
     hops from the first switch, and y spreads those of equal x. Senders lie to the left of their switch, receivers to
-    the right. The same graph has the same layout.
+    the right, or below it where another switch is on that side. The same graph has the same layout.
 
     Examples
     --------
@@ -34,10 +36,20 @@ def layout(graph: nx.DiGraph) -> dict[str, Place]:
     switches = sorted((node for node in graph if role(graph, node) == "switch"), key=natural)
     places = _geographic(graph, switches) or _layered(graph, switches)
     for switch in switches:
-        for wanted, direction in (("sender", math.pi), ("receiver", 0.0)):
+        for wanted, direction in _directions(graph, switch, places).items():
             hosts = sorted((node for node in graph.successors(switch) if role(graph, node) == wanted), key=natural)
             places |= dict(zip(hosts, _fan(places[switch], direction, len(hosts)), strict=True))
     return places
+
+
+def _directions(graph: nx.DiGraph, switch: str, places: Mapping[str, Place]) -> dict[str, float]:
+    """Return where a switch's senders and receivers lie: left and right, or below where another switch is."""
+    others = [places[node][0] - places[switch][0] for node in graph.successors(switch) if node in places]
+    left, right = any(x < 0 for x in others), any(x > 0 for x in others)
+    return {
+        "sender": -BELOW if left else math.pi,
+        "receiver": BELOW - math.pi if right else 0.0,
+    }
 
 
 def _geographic(graph: nx.DiGraph, switches: Sequence[str]) -> dict[str, Place]:
