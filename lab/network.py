@@ -13,7 +13,7 @@ import re
 import socket
 import struct
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,7 +25,7 @@ from mininet.net import Mininet
 from lab.link_events import Links
 from lab.netlink import Namespaces
 from lab.nodes import LightHost, LightSwitch
-from topologies.errors import FairbedError
+from topologies.errors import FairbedError, UsageError
 from topologies.mininet_topo import FairbedTopo
 
 VSWITCHD_PID = Path("/var/run/openvswitch/ovs-vswitchd.pid")
@@ -93,6 +93,17 @@ def run(argv: Sequence[str], text: str = "", where: str = "") -> str:
             words += f" (line: {text.splitlines()[int(at[1]) - 1]})"
         raise NetworkError(f"{' '.join(argv)}{f' on {where}' if where else ''} failed: {words}")
     return done.stdout
+
+
+def check_queues(aqms: Iterable[str]) -> None:
+    """Refuse queue managements that this machine's tc can't make, before anything is there to be taken down."""
+    for aqm in sorted(set(aqms) - {"fifo"}):
+        asked = subprocess.run(
+            ["tc", "qdisc", "add", "dev", "lo", "root", aqm, "help"], capture_output=True, text=True, check=False
+        )
+        if "Unknown qdisc" in asked.stderr:
+            version = run(["tc", "-V"]).strip()
+            raise UsageError(f"aqm {aqm}: this machine's tc ({version}) does not know it, a newer iproute2 would")
 
 
 def switch_off_offloads(sock: socket.socket, interface: str) -> None:

@@ -24,7 +24,7 @@ from lab.calibration import idle_rtt_ms
 from lab.cca import check_available
 from lab.control import Controller, break_on_time, guarded_switches, read_line
 from lab.link_events import timeline
-from lab.network import Network, run
+from lab.network import Network, check_queues, run
 from lab.telemetry import Sampler
 from lab.traffic import Traffic
 from topologies.errors import FairbedError
@@ -134,6 +134,7 @@ def carry_out(plan: Mapping[str, Any], raw: Path) -> None:
     """Run the plan; every phase is told before it begins."""
     scenario = plan["scenario"]
     names = check_available(plan["flows"])
+    check_queues(queue["aqm"] for queue in plan["queues"].values())
     flows: list[Mapping[str, Any]] = [{**flow, "kernel_cca": names[flow["kernel_cca"]]} for flow in plan["flows"]]
     with ExitStack() as stack:
         tell(phase="network")

@@ -13,7 +13,7 @@ from topologies.layout import layout
 from topologies.parking_lot import parking_lot
 
 
-def recorded(path: Path, topology: str, **params: Any) -> Run:
+def recorded(directory: Path, topology: str, **params: Any) -> Run:
     scenario = make_scenario(
         name=topology,
         topology=topology,
@@ -23,7 +23,7 @@ def recorded(path: Path, topology: str, **params: Any) -> Run:
         warmup_s=1.0,
         seed=1,
     )
-    run = Run.create(path / "run")
+    run = Run.create(directory / "run")
     run.write_info(
         {
             "format": 1,

@@ -1,6 +1,8 @@
 """Every topology in the lab kernel: a lone flow fills the bottleneck's buffer, and packets are lost only there."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,3 +117,59 @@ def test_lossy_runs_repeat_bit_for_bit(experiment: Callable[..., Run]) -> None:
     assert first.queues.equals(second.queues)
     other = experiment("wifi", *options, "--seed", 2, out="other")
     assert not first.flows.equals(other.flows)
+
+
+def test_an_aqm_that_tc_does_not_know_is_refused_before_anything_starts(
+    command: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Debian 12's iproute2 has no dualpi2."""
+    if (
+        "Unknown"
+        not in subprocess.run(
+            ["tc", "qdisc", "add", "dev", "lo", "root", "dualpi2", "help"], capture_output=True, text=True, check=False
+        ).stderr
+    ):
+        pytest.skip("this tc knows it")
+    done = command("experiments.dumbbell", "--aqm", "dualpi2", "--kernel", "lab", "--out", tmp_path / "run")
+    assert done.status == 2
+    assert "aqm dualpi2: this machine's tc" in done.stderr
+
+
+COMMANDS = """
+import json, subprocess, sys
+from pathlib import Path
+from lab.network import Network
+with Network(json.loads(Path(sys.argv[1]).read_text()), ("127.0.0.1", 6653)) as network:
+    net = network.mininet
+    said = [net["snd1"].cmd("ip -br addr show dev snd1-eth0; ls /sys/class/net"), net["s1"].cmd("echo shell of $0")]
+    said.append(net["rcv2"].popen(["ip", "-br", "addr"], stdout=subprocess.PIPE).communicate()[0].decode())
+    processes = [host.name for host in net.hosts if host._process is not None]
+left = subprocess.run(["ip", "-br", "link"], capture_output=True, text=True).stdout
+bridges = subprocess.run(["ovs-vsctl", "list-br"], capture_output=True, text=True).stdout
+json.dump([said, processes, left, bridges], sys.stdout)
+"""
+
+
+def test_mininets_hosts_answer_commands_and_leave_nothing_behind(command: Callable[..., Any], tmp_path: Path) -> None:
+    """Shells and processes exist only for the nodes that were asked for them."""
+    explained = command("experiments.dumbbell", "--flows", "cubic:2", "--kernel", "lab", "--explain")
+    (tmp_path / "plan.json").write_text(explained.stdout)
+    (tmp_path / "script.py").write_text(COMMANDS)
+    inside = ("env", f"PYTHONPATH={Path(__file__).resolve().parents[2]}", sys.executable)
+    done = command(
+        "lab", "run", "--openvswitch", "--clock", "virtual", "--", *inside, tmp_path / "script.py",
+        tmp_path / "plan.json",
+    )  # fmt: skip
+    assert done.status == 0, done.stderr
+    (host, switch, other), processes, left, bridges = json.loads(done.stdout)
+    assert "10.0." in host and "snd1-eth0" in host and "s1-eth" not in host
+    assert "shell of" in switch and "rcv2-eth0" in other
+    assert sorted(processes) == ["rcv2", "snd1"]
+    assert "eth" not in left and bridges == ""
+
+
+def test_sixty_four_pairs_build_and_run_in_time(experiment: Callable[..., Run]) -> None:
+    """128 hosts, whose start once took longer than the watchdog waits."""
+    run = experiment("dumbbell", "--flows", "cubic:64", "--rate", "100mbit", "--duration", "5s", "--warmup", "1s")
+    assert run.verdict["status"] == "valid"
+    assert run.outcome["wall_s"]["network"] < 60
