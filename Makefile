@@ -5,7 +5,7 @@
 PYTHON := .venv/bin/python
 CODE := topologies lab controller analysis experiments tests benchmarks
 
-.PHONY: help setup dumbbell test lint unit system lab-debug test-stock bench clean
+.PHONY: help setup dumbbell test lint unit system lab-debug test-stock bench calibrate clean
 help:
 	@sed -n 's/^# make/make/p' Makefile
 
@@ -43,6 +43,10 @@ test: lint
 # make bench      speed of the main job, its phases, and ns-3 on the same dumbbell
 bench: setup
 	$(PYTHON) -m benchmarks.dumbbell
+
+# make calibrate  measure links against what was configured, and write docs/calibration.md (nine minutes)
+calibrate: setup
+	$(PYTHON) -m experiments.calibrate
 
 # make clean      remove what this checkout made; the cache stays (lab/setup.sh --where)
 clean:
