@@ -1,5 +1,6 @@
 """A run's topology as a figure: roles, rates, delays, and where queueing is expected."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +25,8 @@ LINK, BOTTLENECK = "#9A9A9A", "#D55E00"
 APART = 2.2
 """How much further apart switches are than in the layout."""
 LABELLED_LINKS = 24
-NAMED_NODES = 80
+NAMED_NODES = 40
+"""Of one role: the names of more would hide one another."""
 LOW_IN, HIGH_IN = 2.6, 9.0
 
 Place = tuple[float, float]
@@ -41,9 +43,10 @@ def topology_figure(run: Run) -> Figure | None:
     axes = figure.subplots()
     axes.set_axis_off()
     links = [(u, v) for u, v in graph.edges if u < v]
-    wordy = len(links) <= LABELLED_LINKS
+    marked = [(u, v) for u, v in links if graph.edges[u, v]["bottleneck"] or graph.edges[v, u]["bottleneck"]]
+    worded = next((some for some in (links, marked) if len(some) <= LABELLED_LINKS), [])
     for u, v in links:
-        _draw_link(axes, graph, places, (u, v), wordy)
+        _draw_link(axes, graph, places, (u, v), (u, v) in worded)
     _draw_nodes(axes, graph, places, {flow["src"]: flow["cca"] for flow in run.scenario["flows"]})
     axes.margins(0.14, 0.16)
     figure.legend(handles=_entries(), loc="outside lower center", ncols=4, frameon=False)
@@ -83,7 +86,7 @@ def _draw_link(axes: Axes, graph: nx.DiGraph, places: Mapping[str, Place], ends:
         tip, tail = ((ux + share * (vx - ux), uy + share * (vy - uy)) for share in (0.72, 0.68))
         arrow = {"arrowstyle": "-|>", "color": BOTTLENECK, "linewidth": 2.6, "mutation_scale": 18}
         axes.annotate("", tip, tail, arrowprops=arrow, zorder=2)
-    if (words := _link_words(graph, ends)) and (wordy or (marked and len(places) <= NAMED_NODES)):
+    if wordy and (words := _link_words(graph, ends)):
         box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8}
         look: dict[str, Any] = {
             "ha": "center",
@@ -120,6 +123,7 @@ def _edge_words(data: Mapping[str, object]) -> str:
 def _draw_nodes(axes: Axes, graph: nx.DiGraph, places: Mapping[str, Place], ccas: Mapping[str, str]) -> None:
     """Draw each node, senders in the colour of their algorithm, with its name beside it."""
     looks = cca_looks(list(ccas.values()))
+    crowd = Counter(role(graph, node) for node in graph)
     for node, (x, y) in places.items():
         kind = role(graph, node)
         colour = {"switch": "#4D4D4D", "receiver": "white"}.get(kind, "#CCCCCC")
@@ -127,7 +131,7 @@ def _draw_nodes(axes: Axes, graph: nx.DiGraph, places: Mapping[str, Place], ccas
             colour = looks[ccas[node]][0]
         marker, size = ("s", 11) if kind == "switch" else ("o", 9)
         axes.plot(x, y, marker, markersize=size, markerfacecolor=colour, markeredgecolor="black", zorder=3)
-        if len(places) > NAMED_NODES:
+        if crowd[kind] > NAMED_NODES:
             continue
         where = {"sender": ((-9, 0), "right", "center"), "receiver": ((9, 0), "left", "center")}
         offset, horizontal, vertical = where.get(kind, ((0, 9), "center", "bottom"))
