@@ -19,6 +19,9 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 RATE_MBIT = 20.0
 PAYLOAD_SHARE = 1448 / 1514
 """Of a full frame as the shaper counts it: 1500 bytes of IP and 14 of Ethernet, 52 of them IP and TCP headers."""
+AT_MOST = 1.03
+"""Of the rate, in a few seconds: what came before them, behind a lost packet, may be acknowledged in them. That is at
+most what the path and its buffer hold, 200 kB, of the 7.5 MB of three seconds."""
 BUFFER_BYTES = 100_000  # 20 Mbit/s x 40 ms / 8
 CCAS = {"ndm_tcp", "cubic", "reno", "bbr"}
 
@@ -151,7 +154,7 @@ def test_each_aqm_carries_traffic_and_holds_its_bottleneck(dumbbell: Dumbbell, a
     assert aqm in kinds
     assert run.verdict["status"] == "valid", run.verdict
     total = sum(flow.goodput_mbit or 0 for flow in summarise(run).flows)
-    assert 0.6 <= total / (RATE_MBIT * PAYLOAD_SHARE) <= 1.0
+    assert 0.6 <= total / (RATE_MBIT * PAYLOAD_SHARE) <= AT_MOST
 
 
 def test_fq_codel_keeps_the_delay_that_a_fifo_lets_grow(dumbbell: Dumbbell) -> None:
@@ -165,7 +168,7 @@ def test_fq_codel_keeps_the_delay_that_a_fifo_lets_grow(dumbbell: Dumbbell) -> N
 def test_flows_start_one_after_the_other(dumbbell: Dumbbell) -> None:
     run = dumbbell("--flows", "cubic:1,reno:1,bbr:1", "--start-gap", "2s", "--duration", "8s", "--warmup", "1s")
     starts = run.events.filter(pl.col("source") == "flow", pl.col("kind") == "start")
-    assert starts["t_s"].to_list() == pytest.approx([0.0, 2.0, 4.0], abs=0.001)
+    assert starts["t_s"].to_list() == pytest.approx([0.0, 2.0, 4.0], abs=0.002)  # epoll rounds up to whole ms
     first_seen = {name: flow["t_s"].min() for (name,), flow in run.flows.group_by("flow_id")}
     assert first_seen["bbr-1"] == pytest.approx(4.05, abs=0.051)
 
@@ -173,7 +176,7 @@ def test_flows_start_one_after_the_other(dumbbell: Dumbbell) -> None:
 def test_iperf3_as_the_generator(dumbbell: Dumbbell) -> None:
     run = dumbbell("--flows", "cubic:1,bbr:1", "--generator", "iperf3", "--duration", "8s", "--warmup", "2s")
     total = sum(flow.goodput_mbit or 0 for flow in summarise(run).flows)
-    assert 0.92 <= total / (RATE_MBIT * PAYLOAD_SHARE) <= 1.0
+    assert 0.92 <= total / (RATE_MBIT * PAYLOAD_SHARE) <= AT_MOST
     for flow_id in ("cubic-1", "bbr-1"):
         report = json.loads((run.raw / f"{flow_id}-iperf3-client.json").read_text())
         assert report["end"]["sender_tcp_congestion"] == flow_id.split("-")[0]
@@ -191,4 +194,4 @@ def test_the_lab_on_the_real_clock(dumbbell: Dumbbell) -> None:
     run = dumbbell("--flows", "cubic:1", "--duration", "4s", "--warmup", "1s", "--clock", "real")
     assert run.info["environment"]["clock"] == "real"
     total = sum(flow.goodput_mbit or 0 for flow in summarise(run).flows)
-    assert 0.8 <= total / (RATE_MBIT * PAYLOAD_SHARE) <= 1.0
+    assert 0.8 <= total / (RATE_MBIT * PAYLOAD_SHARE) <= AT_MOST
