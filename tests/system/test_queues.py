@@ -184,14 +184,26 @@ def test_a_change_of_policy_during_the_run_loses_nothing_that_waits(dumbbell: Du
     assert changed["subject"].to_list() == ["per_cca"]
     t_s = changed["t_s"][0]
     assert 15.0 <= t_s < 15.01
-    before, after = around(run, "s1->s2", t_s)
-    assert before["backlog_packets"] > 0
-    gone = (after["sent_packets"] - before["sent_packets"]) + after["backlog_packets"] - before["backlog_packets"]
-    assert gone >= 0  # what waited was sent or waits: only new arrivals were added
-    received = dict(run.flows.group_by("flow_id").agg(pl.col("bytes_received").max()).iter_rows())
-    assert len(received) == 4
+    waiting, _ = around(run, "s1->s2", t_s)
+    assert waiting["backlog_packets"] > 30
+    missing = unaccounted(run)
+    assert missing(20.0, 40.0) == pytest.approx(missing(5.0, 15.0), abs=10)
     per_second = sent_mbit(run, 20.0, 40.0)
     assert [round(per_second[f"s1->s2/{q}"]) for q in range(4)] == [5, 5, 5, 5]
+
+
+def unaccounted(run: Run) -> Callable[[float, float], float]:
+    """Return how many packets, on average over a time, were sent by hosts but neither left, wait, nor were dropped.
+
+    These are on the hosts' own links, of 20 ms; were packets lost at the port uncounted, it would be more ever after.
+    """
+    sent = run.flows.group_by("t_s").agg(pl.col("segs_out").sum(), pl.len()).filter(pl.col("len") == 4)
+    port = run.queues.filter(pl.col("queue_id") == "s1->s2").with_columns(
+        (pl.col("sent_packets") + pl.col("drops") + pl.col("backlog_packets")).cast(pl.Int64).alias("counted")
+    )
+    both = sent.join(port, on="t_s").with_columns((pl.col("segs_out").cast(pl.Int64) - pl.col("counted")).alias("gap"))
+    assert both.height > 700
+    return lambda start_s, end_s: float(both.filter(pl.col("t_s").is_between(start_s, end_s))["gap"].mean())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("aqm", ["fq_codel", "pie"])
