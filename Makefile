@@ -23,7 +23,7 @@ lint: setup
 
 # make unit       the fast tests
 unit: setup
-	$(PYTHON) -m pytest -n 2 -m "not system" --doctest-modules topologies lab analysis controller tests
+	$(PYTHON) -m pytest -n 2 -m "not system" --doctest-modules topologies lab analysis controller experiments tests
 
 # make system     the tests that run the real thing in the lab kernel
 system: setup
@@ -38,7 +38,7 @@ test-stock: setup
 	$(PYTHON) -m pytest -m slow -s tests/kernel/test_stock_kernel.py
 
 test: lint
-	$(PYTHON) -m pytest --doctest-modules topologies lab analysis controller tests
+	$(PYTHON) -m pytest --doctest-modules topologies lab analysis controller experiments tests
 
 # make bench      speed of the main job, its phases, and ns-3 on the same dumbbell
 bench: setup
