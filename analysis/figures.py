@@ -34,6 +34,7 @@ from analysis.drawing import (
 )
 from analysis.series import FlowSeries, QueueSeries
 from analysis.style import QUEUE_COLOURS, downsample
+from analysis.topology_figure import topology_figure
 from lab.record import Run
 from topologies.units import format_size
 
@@ -406,5 +407,6 @@ def save_all(run: Run | Plot, directory: str | Path, formats: Sequence[str] = FO
         "delay-cdf": delay_cdf_figure,
         "goodput-delay": goodput_delay_figure,
         "mind": mind_figure,
+        "topology": lambda plot: topology_figure(plot.run),
     }
     return save_figures({name: draw(plot) for name, draw in draws.items()}, directory, formats)

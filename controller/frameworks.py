@@ -96,6 +96,9 @@ def _prepare_eventlet(lean: bool) -> None:
     and patching takes 35 ms.
     """
     os.environ["EVENTLET_NO_GREENDNS"] = "yes"  # no name is resolved here, and its resolver takes 70 ms
+    # Its poll and epoll hubs serve what is ready in the order of a set of objects, that is, of their addresses in
+    # memory: a record then depended on how many files lay in the checkout. select's order is that of the descriptors.
+    os.environ["EVENTLET_HUB"] = "selects"
     with _stand_ins({"OpenSSL": None}):  # preferred where installed, and fatal when it doesn't fit `cryptography`
         eventlet = importlib.import_module("eventlet")
     if lean:

@@ -114,7 +114,7 @@ def sender_row(body: memoryview, cca: str) -> dict[str, Any] | None:
         "ca_state": info["ca_state"],
         "cwnd_segments": info["snd_cwnd"],
         "ssthresh_segments": None if info["snd_ssthresh"] >= INFINITE_SSTHRESH else info["snd_ssthresh"],
-        "srtt_ms": info["rtt_us"] / 1e3,
+        "srtt_ms": info["rtt_us"] / 1e3 or None,  # none before the first sample
         "rttvar_ms": info["rttvar_us"] / 1e3,
         "min_rtt_ms": info["min_rtt_us"] / 1e3 if info["min_rtt_us"] != 0xFFFFFFFF else None,
         "mss_bytes": info["snd_mss"],

@@ -280,10 +280,11 @@ def guest_environment(virtual_environment: Path | None = None) -> dict[str, str]
     programs = [f"{virtual_environment}/bin"] if virtual_environment else []
     return {
         "PATH": ":".join([*programs, "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]),
-        "HOME": "/root",
+        "HOME": str(GUEST),  # not /root: whether the caller may look into that is one more difference
         "USER": "root",
         "LANG": "C.UTF-8",
         "PYTHONHASHSEED": "0",
+        "PYTHONNOUSERSITE": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "SETUPTOOLS_USE_DISTUTILS": "stdlib" if sys.version_info < (3, 12) else "local",  # Mininet imports distutils
     }

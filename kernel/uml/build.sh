@@ -86,7 +86,7 @@ edit() {
 #   when the host delivers a signal.
 adapt() {
   edit "$1/arch/um/Kconfig" 'default 250$' '/^config HZ$/,/default/s/default 100$/default 250/'
-  edit "$1/arch/um/include/asm/timex.h" 'random_get_entropy' '/include <asm-generic.timex.h>/a #define random_get_entropy() 0UL'
+  edit "$1/arch/um/include/asm/timex.h" 'random_get_entropy() 1UL' '/include <asm-generic.timex.h>/a #define random_get_entropy() 1UL'
   edit "$1/drivers/char/random.c" 'add_interrupt_randomness.*return;' '/^void add_interrupt_randomness(int irq)$/,/^{$/s/^{$/{ \/* add_interrupt_randomness *\/ return;/'
 }
 
@@ -134,7 +134,7 @@ key() { cat "$@" | sha256sum | cut -c1-12; }
 
 # An existing kernel needs no source archive, so its key can't be the archive's: the newest kernel made from
 # this configuration counts. LINUX_SOURCE names its kernel by the archive's name.
-recipe=3   # raised when configure() or build_kernel() come to make something else
+recipe=4   # raised when configure() or build_kernel() come to make something else
 flavour=$(key "${configs[@]}" <(echo "$recipe"))
 if [ -n "${LINUX_SOURCE:-}" ]; then flavour+=-$(basename "$LINUX_SOURCE" .tar.xz); fi
 kernel=$cache/kernel-$flavour

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 
 from analysis import Run, summarise
 from lab.record import FLOWS, QUEUES
+from tests.system.conftest import CHECKOUT
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -123,6 +125,21 @@ def test_the_same_seed_gives_the_same_record_with_the_other_core_busy(main_job: 
             process.kill()
             process.wait()
     assert again.digest() == main_job.digest()
+
+
+def test_another_checkout_gives_the_same_record(main_job: Run, tmp_path: Path) -> None:
+    # what differs: how deep every path is, what else lies about, where temporary files are
+    checkout = tmp_path / "an other" / "checkout é"
+    skipped = shutil.ignore_patterns(".git", "__pycache__", ".*_cache", ".hypothesis", "runs")
+    shutil.copytree(CHECKOUT, checkout, symlinks=True, ignore=skipped)
+    for number in range(5):
+        (checkout / f"stray{number}").touch()
+    (tmp_path / "temporary").mkdir()
+    argv = [sys.executable, "-m", "experiments.dumbbell", "--kernel", "lab", "--out", str(checkout / "run"), "--json"]
+    environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
+    done = subprocess.run(argv, cwd=checkout, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert Run.open(checkout / "run").digest() == main_job.digest()
 
 
 def test_another_seed_gives_another_record(main_job: Run, dumbbell: Dumbbell) -> None:
