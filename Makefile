@@ -5,36 +5,39 @@
 PYTHON := .venv/bin/python
 CODE := topologies lab controller analysis experiments tests benchmarks
 
-.PHONY: help setup dumbbell test lint unit system lab-debug test-stock bench calibrate clean
+.PHONY: help setup test-setup dumbbell test lint unit system lab-debug test-stock bench calibrate clean
 help:
 	@sed -n 's/^# make/make/p' Makefile
 
 setup:
 	@lab/setup.sh
 
+test-setup:
+	@lab/setup.sh --tests
+
 dumbbell: setup
 	$(PYTHON) -m experiments.dumbbell $(ARGS)
 
 # make lint       style and types
-lint: setup
+lint: test-setup
 	$(PYTHON) -m ruff check $(CODE)
 	$(PYTHON) -m ruff format --check $(CODE)
 	$(PYTHON) -m mypy $(CODE)
 
 # make unit       the fast tests
-unit: setup
+unit: test-setup
 	$(PYTHON) -m pytest -n 2 -m "not system" --doctest-modules topologies lab analysis controller experiments tests
 
 # make system     the tests that run the real thing in the lab kernel
-system: setup
+system: test-setup
 	$(PYTHON) -m pytest -m "system and not slow" tests
 
 # make lab-debug  NDM-TCP in a lab kernel with memory and undefined-behaviour sanitizers (builds that kernel once, ten minutes)
-lab-debug: setup
+lab-debug: test-setup
 	$(PYTHON) -m pytest -m slow tests/kernel/test_debug_kernel.py
 
 # make test-stock NDM-TCP on the Debian kernels of this machine, in QEMU
-test-stock: setup
+test-stock: test-setup
 	$(PYTHON) -m pytest -m slow -s tests/kernel/test_stock_kernel.py
 
 test: lint

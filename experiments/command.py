@@ -66,13 +66,14 @@ class Shared:
     out: opt.Out = None
     json: opt.Json = False
     strict: opt.Strict = False
+    harm: opt.Harm = False
     explain: opt.Explain = False
 
     def session(self) -> Session:
         """Return where the runs execute and where their results go."""
         return Session(
             self.kernel, self.clock, self.framework, self.memory, self.watchdog, self.out, self.json, self.strict,
-            self.explain, self.controller,
+            self.explain, self.controller, self.harm,
         )  # fmt: skip
 
     def described(self, topology: str, asked: Asked, seed: int) -> Scenario:
@@ -101,7 +102,7 @@ class Shared:
 
 
 BESIDE_SCENARIO = {
-    *("scenario", "save_scenario", "repeats", "seed", "out", "json", "strict", "explain"),
+    *("scenario", "save_scenario", "repeats", "seed", "out", "json", "strict", "harm", "explain"),
     *("kernel", "clock", "framework", "controller", "memory", "watchdog"),
 }
 """Options that say nothing a scenario says; but for the seed, which repeats need to differ."""

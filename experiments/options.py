@@ -93,6 +93,12 @@ Out = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, nothing else on standard output.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Fail unless every verdict is valid.")]
+Harm = Annotated[
+    bool,
+    typer.Option(
+        "--harm", help="Run each flow alone and each algorithm among its own too, and show harm and paired impact."
+    ),
+]
 Explain = Annotated[bool, typer.Option("--explain", help="Print what would be done to the network, and stop.")]
 
 DEFAULT_WATCHDOG_S = WATCHDOG_S

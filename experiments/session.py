@@ -18,6 +18,7 @@ from typing import Any, get_args
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from experiments.baselines import run_baselines
 from lab.execute import CANCEL_S, Kernel, Where, choose, execute
 from lab.guest import Clock
 from lab.plan import make_plan
@@ -50,6 +51,7 @@ class Session:
     strict: bool
     explain: bool
     application: Path | None = None
+    harm: bool = False
 
     def run(self, scenarios: Sequence[Scenario]) -> None:
         """Run the scenarios and show what came out: a table on standard output, progress on standard error.
@@ -67,7 +69,10 @@ class Session:
             raise UsageError(f"{out} exists and is not empty: a run is never overwritten")
         runs = self.execute(scenarios, [out / f"seed{scenario.seed}" if several else out for scenario in scenarios])
         figures = [path for run in runs for path in draw(run)]
-        self._show(runs, figures)
+        if several:
+            figures += draw_together(runs, out / FIGURES)
+        baselines = [run_baselines(run, RUNS / "baselines", self.execute) for run in runs] if self.harm else []
+        self._show(runs, figures, baselines)
         bad = [run for run in runs if run.verdict["status"] != "valid"]
         if self.strict and bad:
             raise FairbedError(f"--strict: {len(bad)} of {len(runs)} runs have a verdict other than valid")
@@ -117,21 +122,27 @@ class Session:
                     raise
         return [done[index] for index in range(len(scenarios))]
 
-    def _show(self, runs: Sequence[Run], figures: Sequence[Path]) -> None:
-        from analysis import repeats_table, summarise, summarise_repeats, summary_table
+    def _show(self, runs: Sequence[Run], figures: Sequence[Path], baselines: Sequence[Sequence[Run]]) -> None:
+        from analysis import harm_summary, harm_table, repeats_table, summarise, summarise_repeats, summary_table
 
         summaries = [summarise(run) for run in runs]
+        harms = [harm_summary(run, solo) for run, solo in zip(runs, baselines, strict=False)]
         repeats = summarise_repeats(runs) if len(runs) > 1 else None
         if self.as_json:
             content: dict[str, Any] = {"runs": [summary.as_dict() for summary in summaries]}
             if repeats:
                 content["repeats"] = repeats.as_dict()
+            if harms:
+                content["harm"] = [harm.as_dict() for harm in harms]
             print(json.dumps(content, indent=2, allow_nan=False))
             return
         console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
         console.print(repeats_table(repeats) if repeats else summary_table(summaries[0]))
+        for harm in harms:
+            console.print(harm_table(harm))
         for run in runs:
-            console.print(f"run      {run.path}", soft_wrap=True)
+            reasons = "".join(f"\n         {reason}" for reason in run.verdict["reasons"] if repeats)
+            console.print(f"run      {run.path} ({run.verdict['status']}){reasons}", soft_wrap=True)
         for path in figures:
             if path.suffix == ".png":
                 console.print(f"figure   {path} (and .svg)", soft_wrap=True)
@@ -142,6 +153,13 @@ def draw(run: Run) -> list[Path]:
     from analysis.figures import save_all
 
     return save_all(run, run.path / FIGURES)
+
+
+def draw_together(runs: Sequence[Run], directory: Path) -> list[Path]:
+    """Draw what several runs say together and return the figures' paths."""
+    from analysis.group_figures import save_group_figures
+
+    return save_group_figures(runs, directory)
 
 
 @contextmanager

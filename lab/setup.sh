@@ -2,6 +2,7 @@
 # Makes everything that Fairbed needs on this machine: packages, the Python environment, the lab kernel.
 #
 #   lab/setup.sh            do what is not done yet (a few seconds when all is)
+#   lab/setup.sh --tests    and what only tests need: a browser, clang, kernel headers
 #   lab/setup.sh --where    print the cache directory
 #
 # Everything but Debian's packages goes to the cache: FAIRBED_CACHE, or for root /var/cache/fairbed (readable for
@@ -13,6 +14,10 @@ checkout=$(cd "$(dirname "$0")/.." && pwd)
 system=/var/cache/fairbed
 packages=(mininet openvswitch-switch iperf3 iproute2 iputils-ping kmod python3-venv
           gcc libc6-dev make flex bison bc libelf-dev libssl-dev xz-utils)
+
+if [ "${1:-}" = --tests ]; then
+  packages+=(chromium clang llvm bpftool libbpf-dev "linux-headers-$(dpkg --print-architecture 2>/dev/null)")
+fi
 
 cache=${FAIRBED_CACHE:-}
 if [ -z "$cache" ]; then
@@ -37,9 +42,12 @@ install_packages() {
   done
   [ ${#missing[@]} = 0 ] && return
   say "installing Debian packages (about a minute): ${missing[*]}"
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends -y "${missing[@]}" >&2
+  apt update && apt install --no-install-recommends -y "${missing[@]}" && return
+  tail -n 5 "$cache/apt.log" >&2
+  die "Debian's packages could not be installed; the whole log is in $cache/apt.log"
 }
+
+apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" >>"$cache/apt.log" 2>&1; }
 
 # Mininet is a Debian package in the system's Python, so the environment is made from that and sees it.
 make_environment() {
