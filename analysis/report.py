@@ -447,7 +447,7 @@ class RunData:
         events = self.series.run.events
         rows = [row for row in events.iter_rows(named=True) if 0 <= row["t_s"] <= (self.series.end_s or 1.0)]
         sources = sorted({row["source"] for row in rows})
-        panel = _Panel("events", height=40 + 28 * max(1, len(sources)), ticks=sources, from_zero=False)
+        panel = _Panel("", height=40 + 28 * max(1, len(sources)), ticks=sources, from_zero=False)
         panel.range = (-0.6, max(0.4, len(sources) - 0.4))
         panel.note = "" if rows else "no event while the run was measured"
         for lane, source in enumerate(sources):

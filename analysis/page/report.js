@@ -73,8 +73,7 @@ function plainLayout() {
 }
 
 const CONFIG = {
-  responsive: true, displaylogo: false, doubleClick: "reset",
-  modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+  responsive: true, displayModeBar: false, doubleClick: "reset", // the bar would cover the first panel; all it does is on the page
 };
 
 class RunPlots {
@@ -250,7 +249,7 @@ class Comparison {
         hovertemplate: `%{x}: %{y:.4g}<extra>${panel.label}</extra>`,
       }));
     });
-    return Plotly.react(this.div, traces, layout, { ...CONFIG, displayModeBar: false });
+    return Plotly.react(this.div, traces, layout, CONFIG);
   }
 }
 
