@@ -25,7 +25,6 @@ from analysis.summary import Summary, summarise_series
 from analysis.tables import (
     MEASURES,
     MISSING,
-    QUEUE_COLUMNS,
     Column,
     cells,
     difference_cells,
@@ -34,6 +33,7 @@ from analysis.tables import (
     missing_lines,
     number,
     overall_rows,
+    queue_columns,
 )
 from analysis.topology_svg import topology_svg
 from lab.record import RecordError, Run
@@ -167,16 +167,16 @@ def _verdict(summary: Summary) -> str:
 
 
 def _summary_tables(summary: Summary) -> str:
-    columns = flow_columns(summary.flows)
-    flows = [[flow.flow_id, *cells(flow, columns)] for flow in summary.flows]
-    queues = [[queue.queue_id, *cells(queue, QUEUE_COLUMNS)] for queue in summary.queues]
+    of_flows, of_queues = flow_columns(summary.flows), queue_columns(summary.queues)
+    flows = [[flow.flow_id, *cells(flow, of_flows)] for flow in summary.flows]
+    queues = [[queue.queue_id, *cells(queue, of_queues)] for queue in summary.queues]
     overall = [
         [label, number(value, name) if (value := getattr(summary, name)) is None else f"{number(value, name)} {unit}"]
         for name, (label, unit, *_) in overall_rows(summary).items()
     ]
     tables = [
-        _table(["flow", *_headers(columns)], flows),
-        _table(["bottleneck", *_headers(QUEUE_COLUMNS)], queues),
+        _table(["flow", *_headers(of_flows)], flows),
+        _table(["bottleneck", *_headers(of_queues)], queues),
     ]
     notes = [*missing_lines(summary.reasons), *(f"Note: {note}" for note in summary.notes)]
     return "".join([*tables, _table(["the run as a whole", ""], overall), *map(_faint, notes)])

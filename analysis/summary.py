@@ -63,6 +63,8 @@ class QueueSummary:
         What it sent, Mbit/s, headers included, and the same ÷ its rate, 0 to 1.
     delay_p50_ms, delay_p95_ms, delay_p99_ms, delay_max_ms : float or None
         Queueing delay of the sampled backlog, ms.
+    sojourn_p50_ms, sojourn_p95_ms, sojourn_p99_ms : float or None
+        Time in the queue as the AQM itself tells it, ms (RFC 7928).
     drops, drops_warmup : int or None
         Packets dropped after the warm-up and during it.
     """
@@ -74,6 +76,9 @@ class QueueSummary:
     delay_p95_ms: float | None
     delay_p99_ms: float | None
     delay_max_ms: float | None
+    sojourn_p50_ms: float | None
+    sojourn_p95_ms: float | None
+    sojourn_p99_ms: float | None
     drops: int | None
     drops_warmup: int | None
 
@@ -286,6 +291,10 @@ class _Summariser:
         names = ("delay_p50_ms", "delay_p95_ms", "delay_p99_ms", "delay_max_ms")
         for name, value in zip(names, metrics.percentiles(delays, (50, 95, 99, 100)), strict=True):
             values[name] = self._or_reason(value, f"{prefix}.{name}", unshaped)
+        sojourns = metrics.percentiles(self._measured(queue, "sojourn_ms"), (50, 95, 99))
+        for percent, value in zip((50, 95, 99), sojourns, strict=True):
+            name = f"sojourn_p{percent}_ms"
+            values[name] = self._or_reason(value, f"{prefix}.{name}", "this AQM has no such figure")
         return QueueSummary(queue.queue_id, **values)
 
     def _overall(self, goodputs: dict[str, float | None], queues: tuple[QueueSummary, ...]) -> dict[str, Any]:

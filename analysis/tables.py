@@ -1,6 +1,6 @@
 """Tables for the terminal: units in the headers, and under each table why a value is missing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -37,6 +37,12 @@ QUEUE_COLUMNS: dict[str, Column] = {
     "drops": ("drops", "packets", 1, 0),
     "drops_warmup": ("warm-up drops", "packets", 1, 0),
 }
+SOJOURN_COLUMNS: dict[str, Column] = {
+    "sojourn_p50_ms": ("sojourn p50", "ms", 1, 1),
+    "sojourn_p95_ms": ("sojourn p95", "ms", 1, 1),
+    "sojourn_p99_ms": ("sojourn p99", "ms", 1, 1),
+}
+"""For queues whose AQM has the figure."""
 HARM_COLUMNS: dict[str, Column] = {
     "solo_goodput_mbit": ("goodput alone", "Mbit/s", 1, 2),
     "contested_goodput_mbit": ("goodput in the mix", "Mbit/s", 1, 2),
@@ -196,10 +202,17 @@ def _flow_table(flows: Sequence[FlowSummary]) -> Table:
 
 
 def _queue_table(queues: Sequence[QueueSummary]) -> Table:
-    table = _table("bottleneck", *_headers(QUEUE_COLUMNS))
+    columns = queue_columns(queues)
+    table = _table("bottleneck", *_headers(columns))
     for queue in queues:
-        table.add_row(queue.queue_id, *cells(queue, QUEUE_COLUMNS))
+        table.add_row(queue.queue_id, *cells(queue, columns))
     return table
+
+
+def queue_columns(queues: Iterable[QueueSummary]) -> dict[str, Column]:
+    """Return the columns of a table of queues: sojourn times only where an AQM has any."""
+    told = any(queue.sojourn_p50_ms is not None for queue in queues)
+    return QUEUE_COLUMNS | (SOJOURN_COLUMNS if told else {})
 
 
 def _overall_table(summary: Summary) -> Table:

@@ -70,8 +70,17 @@ _TCP_INFO_BYTES = {
 _FIELDS = [(name, struct.Struct("=" + form), offset) for name, (offset, form) in _TCP_INFO_BYTES.items()]
 TCP_INFO_NEEDED_BYTES = 216
 
-TCA_OPTIONS, TCA_STATS2 = 2, 7
+TCA_KIND, TCA_OPTIONS, TCA_STATS2 = 1, 2, 7
 TCA_STATS_BASIC, TCA_STATS_QUEUE, TCA_STATS_APP = 1, 3, 4
+AQM_FIGURES: dict[str, tuple[int | None, int | None]] = {
+    "codel": (24, 12),  # struct tc_codel_xstats: ecn_mark, ldelay
+    "fq_codel": (12, None),  # struct tc_fq_codel_xstats, of the whole qdisc: ecn_mark; each flow has a delay of its own
+    "pie": (36, 8),  # struct tc_pie_xstats: ecn_mark, delay
+    "fq_pie": (16, None),  # struct tc_fq_pie_xstats: ecn_mark
+    "red": (12, None),  # struct tc_red_xstats: marked
+}
+"""Qdisc -> where its own statistics (linux/pkt_sched.h) have its ECN marks and its delay in µs."""
+_U32 = struct.Struct("=I")
 _QUEUE = struct.Struct("=IIIII")  # qlen, backlog, drops, requeues, overlimits
 
 
@@ -150,6 +159,7 @@ def queue_row(body: memoryview) -> dict[str, Any] | None:
     if stats is None:
         return None
     found = attributes(stats, 0)
+    kind = bytes(attributes(body, TCMSG_BYTES).get(TCA_KIND, b"")).rstrip(b"\0").decode()
     length, backlog, drops, _requeues, overlimits = _QUEUE.unpack_from(found[TCA_STATS_QUEUE])
     sent_bytes, sent_packets = struct.unpack_from("=QI", found[TCA_STATS_BASIC])
     return {
@@ -157,10 +167,21 @@ def queue_row(body: memoryview) -> dict[str, Any] | None:
         "backlog_packets": length,
         "drops": drops,
         "overlimits": overlimits,
-        "ecn_marks": None,
         "sent_bytes": sent_bytes,
         "sent_packets": sent_packets,
+        **aqm_figures(kind, found.get(TCA_STATS_APP, memoryview(b""))),
     }
+
+
+def aqm_figures(kind: str, data: memoryview) -> dict[str, float | int | None]:
+    """Return an AQM's own count of ECN marks and its sojourn time in ms, each None where it has none.
+
+    CoDel's sojourn time is that of the packet dequeued last, PIE's its current estimate of the queueing delay.
+    """
+    marks_at, sojourn_at = AQM_FIGURES.get(kind, (None, None))
+    marks = None if marks_at is None or len(data) < marks_at + 4 else _U32.unpack_from(data, marks_at)[0]
+    sojourn = None if sojourn_at is None or len(data) < sojourn_at + 4 else _U32.unpack_from(data, sojourn_at)[0] / 1e3
+    return {"ecn_marks": marks, "sojourn_ms": sojourn}
 
 
 def frames(path: Path) -> Iterator[tuple[int, int, bytes]]:

@@ -124,6 +124,7 @@ QUEUES = Table(
             "drops": pl.UInt32(),
             "overlimits": pl.UInt32(),
             "ecn_marks": pl.UInt32(),  # null = the queue has no such counter
+            "sojourn_ms": pl.Float64(),  # the AQM's own figure; null = it has none
             "sent_bytes": pl.UInt64(),  # Ethernet frames
             "sent_packets": pl.UInt64(),
         }

@@ -58,6 +58,16 @@ def test_known_run(make_run: MakeRun) -> None:
     assert (summary.verdict, summary.outcome, summary.seed, summary.notes) == ("valid", "complete", 1, ())
 
 
+def test_an_aqms_own_sojourn_time(make_run: MakeRun) -> None:
+    """Percentiles of the AQM's figure after the warm-up; none where the AQM has none."""
+    run = make_run({"cubic-1": 5.0})
+    assert summarise(run).queues[0].sojourn_p50_ms is None
+    after = pl.col("t_s") >= 5.0
+    run.write_tables(queues=run.queues.with_columns(sojourn_ms=pl.when(after).then(12.5).otherwise(99.0)))
+    (queue,) = summarise(run).queues
+    assert queue.sojourn_p50_ms == queue.sojourn_p95_ms == queue.sojourn_p99_ms == 12.5
+
+
 def test_fair_run_converges_at_once(make_run: MakeRun) -> None:
     """Equal rates: Jain 1, converged after 0 s, no reason left."""
     summary = summarise(make_run({"cubic-1": 5.0, "cubic-2": 5.0}))
@@ -237,8 +247,9 @@ def test_damaged_table_is_one_error(make_run: MakeRun) -> None:
 
 
 def unexpected(summary: Summary) -> dict[str, str]:
-    """Return the reasons but for those that every run of endless flows with one RTT has."""
-    usual = ("completion_time_s", "rtt_goodput_ratio", "rtt_ratio")
+    """Return the reasons but for those that every run of endless flows with one RTT over a FIFO has."""
+    sojourns = tuple(f"sojourn_p{percent}_ms" for percent in (50, 95, 99))
+    usual = ("completion_time_s", "rtt_goodput_ratio", "rtt_ratio", *sojourns)
     return {field: reason for field, reason in summary.reasons.items() if not field.endswith(usual)}
 
 

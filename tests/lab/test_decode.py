@@ -94,7 +94,7 @@ def test_a_sample_becomes_a_row_of_each_table(tmp_path: Path) -> None:
     }  # fmt: skip
     assert queues.to_dicts()[0] == {
         "t_s": 1.5, "queue_id": "s1->s2", "backlog_bytes": 4542, "backlog_packets": 3, "drops": 17,
-        "overlimits": 25, "ecn_marks": None, "sent_bytes": 1_514_000, "sent_packets": 1000,
+        "overlimits": 25, "ecn_marks": None, "sojourn_ms": None, "sent_bytes": 1_514_000, "sent_packets": 1000,
     }  # fmt: skip
 
 
@@ -144,3 +144,28 @@ def test_events_of_both_sources_are_on_the_runs_clock(tmp_path: Path) -> None:
     (tmp_path / "controller.jsonl").write_text(json.dumps(line | {"kind": "ready", "subject": ""}) + "\n")
     events = decode.events(tmp_path, t0_ns=10_000_000_000)
     assert events.select("t_s", "source", "kind").rows() == [(2.5, "flow", "start"), (2.5, "controller", "ready")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "marks", "sojourn_ms"),
+    [
+        # maxpacket, count, lastcount, ldelay, drop_next, drop_overlimit, ecn_mark, dropping, ce_mark
+        ("codel", [1514, 3, 1, 5_250, 0, 0, 7, 0, 0], 7, 5.25),
+        # type, maxpacket, drop_overlimit, ecn_mark, …
+        ("fq_codel", [0, 1514, 2, 11, 0, 0, 0, 0, 0], 11, None),
+        # prob (two words), delay, avg_dq_rate, dq_rate_estimating, packets_in, dropped, overlimit, maxq, ecn_mark
+        ("pie", [1, 2, 14_500, 0, 0, 900, 5, 0, 60, 13], 13, 14.5),
+        # packets_in, dropped, overlimit, overmemory, ecn_mark, …
+        ("fq_pie", [900, 5, 0, 0, 17, 0, 0, 0, 0], 17, None),
+        # early, pdrop, other, marked
+        ("red", [1, 2, 3, 19], 19, None),
+        ("bfifo", [], None, None),
+        ("codel", [1514, 3], None, None),
+    ],
+)
+def test_an_aqms_own_figures(kind: str, words: list[int], marks: int | None, sojourn_ms: float | None) -> None:
+    stats = attribute(1, struct.pack("=QIxxxx", 1514, 1)) + attribute(3, struct.pack("=IIIII", 0, 0, 0, 0, 0))
+    stats += attribute(4, struct.pack(f"={len(words)}I", *words))
+    body = bytes(20) + attribute(1, kind.encode() + b"\0") + attribute(7, stats)
+    row = decode.queue_row(memoryview(body))
+    assert row is not None and (row["ecn_marks"], row["sojourn_ms"]) == (marks, sojourn_ms)

@@ -182,6 +182,14 @@ def test_fq_codel_keeps_the_delay_that_a_fifo_lets_grow(dumbbell: Dumbbell) -> N
     assert delays["fq_codel"].delay_p95_ms < 0.5 * delays["fifo"].delay_p95_ms  # type: ignore[operator]
 
 
+def test_an_aqm_tells_its_own_delay_and_marks(dumbbell: Dumbbell) -> None:
+    run = dumbbell("--flows", "cubic:2", "--duration", "8s", "--warmup", "2s", "--aqm", "codel", "--buffer", "4bdp")
+    (queue,) = summarise(run).queues
+    # both look at one queue: bytes waiting ÷ rate at a sample, and what the packet dequeued last has waited
+    assert queue.sojourn_p50_ms == pytest.approx(queue.delay_p50_ms, rel=0.5, abs=2.0)
+    assert run.queues.filter(pl.col("queue_id") == "s1->s2")["ecn_marks"].max() == 0  # no flow asked for ECN
+
+
 def test_flows_start_one_after_the_other(dumbbell: Dumbbell) -> None:
     run = dumbbell("--flows", "cubic:1,reno:1,bbr:1", "--start-gap", "2s", "--duration", "8s", "--warmup", "1s")
     starts = run.events.filter(pl.col("source") == "flow", pl.col("kind") == "start")
