@@ -16,7 +16,7 @@ packages=(mininet openvswitch-switch iperf3 iproute2 iputils-ping kmod python3-v
           gcc libc6-dev make flex bison bc libelf-dev libssl-dev xz-utils)
 
 if [ "${1:-}" = --tests ]; then
-  packages+=(chromium clang llvm bpftool libbpf-dev "linux-headers-$(dpkg --print-architecture 2>/dev/null)")
+  packages+=(chromium ethtool dkms pahole clang llvm bpftool libbpf-dev "linux-headers-$(dpkg --print-architecture 2>/dev/null)")
 fi
 
 cache=${FAIRBED_CACHE:-}
