@@ -90,12 +90,12 @@ def test_the_bottleneck_is_where_all_drops_are(main_job: Run) -> None:
     assert lost == pytest.approx(dropping[bottleneck], rel=0.1)
 
 
-def test_receivers_get_what_senders_saw_acknowledged(main_job: Run) -> None:
-    on_their_way = main_job.flows["bytes_received"].cast(pl.Int64) - main_job.flows["bytes_acked"].cast(pl.Int64)
-    assert on_their_way.min() == -1  # the kernel counts the acknowledged SYN as a byte
-    # what fills a gap counts at once for the receiver, all that waited behind the gap with it: a window at most
-    largest_window = main_job.flows["cwnd_segments"].max() * 1448  # type: ignore[operator]
-    assert 0 < on_their_way.max() <= largest_window  # type: ignore[operator]
+def test_receivers_have_what_was_acknowledged_and_no_more_than_was_sent(main_job: Run) -> None:
+    number = {name: main_job.flows[name].cast(pl.Int64) for name in main_job.flows.columns if name.startswith("bytes_")}
+    new = number["bytes_sent"] - number["bytes_retrans"]
+    assert (number["bytes_received"] - number["bytes_acked"]).min() == -1  # the kernel counts the SYN as a byte
+    assert (new - number["bytes_received"]).min() >= 0  # type: ignore[operator]
+    assert number["bytes_received"].max() > 1e7  # type: ignore[operator]
 
 
 def test_no_packet_asked_the_controller(main_job: Run) -> None:
