@@ -9,8 +9,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from controller.shaping import burst_bytes
 from lab.netlink import Namespaces
 from topologies.errors import FairbedError
+
+FRAME_BYTES, UDP_PAYLOAD_BYTES = 1514, 1472
+"""A full frame as queues count it, and what UDP carries in it."""
+TRAIN_FRAMES, LEAST_FRAMES = 50, 4
+SO_TIMESTAMPNS = 35
+"""The kernel's own time of arrival (socket(7)): when this process looks does not matter."""
 
 ECHO_REQUEST, ECHO_REPLY = 8, 0
 ECHOES = 3
@@ -87,3 +94,63 @@ def idle_rtt_ms(namespaces: Namespaces, flows: Sequence[Mapping[str, Any]]) -> d
             )
         measured[flow["flow_id"]] = round(min(times), 6)
     return measured
+
+
+def trains(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the packet trains that measure the bottlenecks: one for each bottleneck that has one queue.
+
+    A train is as long as the buffer lets it be, `TRAIN_FRAMES` at most beyond what a shaper lets through at once; a
+    bottleneck whose buffer holds no useful train has none.
+    """
+    divided = {queue["port"] for queue in plan["queues"].values() if "port" in queue}
+    found: dict[str, dict[str, Any]] = {}
+    for flow in plan["flows"]:
+        path = plan["paths"][flow["flow_id"]]
+        edge = path["bottleneck"]
+        skipped = burst_bytes(round(path["rate_mbit"] * 1e6)) // FRAME_BYTES + 1
+        frames = min(skipped + TRAIN_FRAMES, plan["queues"][edge]["buffer_bytes"] // FRAME_BYTES - 1)
+        if edge not in found and edge not in divided and frames - skipped >= LEAST_FRAMES:
+            found[edge] = {"edge": edge, "flow": flow, "frames": frames, "skipped": skipped}
+    return list(found.values())
+
+
+def bottleneck_rates_mbit(namespaces: Namespaces, plan: Mapping[str, Any]) -> dict[str, float]:
+    """Return each bottleneck's measured rate in Mbit/s, by edge: how far apart a train's packets arrive behind it."""
+    return {
+        train["edge"]: rate
+        for train in trains(plan)
+        if (rate := train_rate_mbit(_arrivals_ns(namespaces, train), train["skipped"])) is not None
+    }
+
+
+def train_rate_mbit(arrivals_ns: Sequence[int], skipped: int) -> float | None:
+    """Return the rate at which full frames arrived after the first ones, None when too few did."""
+    counted = arrivals_ns[skipped:]
+    if len(counted) < LEAST_FRAMES or counted[-1] == counted[0]:
+        return None
+    return round((len(counted) - 1) * FRAME_BYTES * 8e3 / (counted[-1] - counted[0]), 6)
+
+
+def _arrivals_ns(namespaces: Namespaces, train: Mapping[str, Any]) -> list[int]:
+    """Send a train of full frames along a flow's path and return when the kernel got each one."""
+    flow = train["flow"]
+    receiver = namespaces.socket(flow["dst"], socket.AF_INET, socket.SOCK_DGRAM)
+    sender = namespaces.socket(flow["src"], socket.AF_INET, socket.SOCK_DGRAM)
+    with receiver, sender:
+        receiver.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+        receiver.bind(tuple(flow["dst_address"]))
+        for _ in range(train["frames"]):
+            sender.sendto(bytes(UDP_PAYLOAD_BYTES), tuple(flow["dst_address"]))
+        arrivals: list[int] = []
+        receiver.settimeout(DEADLINE_S)
+        try:
+            while len(arrivals) < train["frames"]:
+                _, ancillary, _, _ = receiver.recvmsg(2048, 64)
+                seconds, nanoseconds = struct.unpack("=qq", ancillary[0][2])
+                arrivals.append(seconds * 1_000_000_000 + nanoseconds)
+                receiver.settimeout(LATER_DEADLINE_S)
+        except TimeoutError:
+            pass  # some were lost on a lossy path
+    return arrivals

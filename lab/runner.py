@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from lab.calibration import idle_rtt_ms
+from lab.calibration import bottleneck_rates_mbit, idle_rtt_ms
 from lab.cca import check_available
 from lab.control import Controller, break_on_time, guarded_switches, read_line
 from lab.link_events import timeline
@@ -93,6 +93,11 @@ def _be_traffic(network: Network, flows: list[Mapping[str, Any]], raw: Path, sta
         os._exit(0)
 
 
+def cpu_times() -> list[int]:
+    """Return the machine's processor times since its boot, in ticks: user, nice, system, idle, … (proc(5))."""
+    return [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
+
+
 def write_safely(path: Path, text: str) -> None:
     """Write a file and force it to disk: a run that is killed later keeps it."""
     with path.open("x") as file:
@@ -147,12 +152,14 @@ def carry_out(plan: Mapping[str, Any], raw: Path) -> None:
         facts = {
             "environment": environment() | {"kernel_ccas": names},
             "idle_rtt_ms": idle_rtt_ms(network.namespaces(), flows),
+            "rate_mbit": bottleneck_rates_mbit(network.namespaces(), plan),
         }
         tell(phase="flows", duration_s=scenario["duration_s"])
         begin = stack.enter_context(traffic(network, flows, raw))
         sampler = Sampler(network.namespaces(), plan["probes"], raw / "samples")
         t0_ns = next_second(time.monotonic_ns() + LEAD_NS)
         write_safely(raw / "facts.json", json.dumps({**facts, "t0_ns": t0_ns}, indent=1))
+        busy = cpu_times()
         begin(t0_ns)
         controller.begin(t0_ns)
         break_on_time(scenario.get("faults", []), controller, t0_ns, raw)
@@ -166,6 +173,7 @@ def carry_out(plan: Mapping[str, Any], raw: Path) -> None:
         )
         sampler.close()
         tell(phase="stop")
+        (raw / "cpu.json").write_text(json.dumps([busy, cpu_times()]))
         (raw / "tc.json").write_text(json.dumps(network.tc_state(), indent=1))
 
 

@@ -25,6 +25,15 @@ PING_BYTES = 98
 LOSS_DEVIATIONS = 5
 """By chance alone one link in 1.7 million would lie further off."""
 
+RATE_TOLERANCE = 0.01
+"""Relative difference of a bottleneck's measured and configured rate that is still right."""
+
+FRAME_BYTES = 1514
+"""The largest packet that a queue may hold: an MTU of 1500, and the Ethernet header."""
+
+BUSY_SHARE = 0.95
+"""A run on a real clock is suspect when the machine's processors were busy for more than this share of it."""
+
 LATE_NS = 5_000_000
 LATE_SHARE = 0.01
 """A run is suspect when more than this share of its samples was more than LATE_NS late."""
@@ -44,7 +53,9 @@ def judge(
     invalid += backlog_problems(plan["queues"], run.queues)
     invalid += drop_problems(plan, run)
     invalid += flow_problems(plan, run)
-    suspect = [*faults, *lateness_problems(lateness_ns)]
+    invalid += size_problems(run.queues)
+    suspect = [*faults, *lateness_problems(lateness_ns), *rate_problems(plan, facts.get("rate_mbit", {}))]
+    suspect += cpu_problems(run)
     if invalid:
         return "invalid", invalid + suspect
     return ("suspect", suspect) if suspect else ("valid", [])
@@ -121,6 +132,44 @@ def loss_problem(settings: Netem, drops: int, packets: int) -> str | None:
     if abs(drops - share * packets) <= LOSS_DEVIATIONS * deviation * packets + 1:
         return None
     return f"lost {drops} of {packets} packets, {drops / max(1, packets):.3%} where {share:.3%} is configured"
+
+
+def rate_problems(plan: Mapping[str, Any], measured_mbit: Mapping[str, float]) -> list[str]:
+    """Return the bottlenecks whose rate before the flows isn't the configured one, where nothing on the way varies."""
+    varying = {entry["edge"] for entry in plan.get("seeds", ())}
+    steady = {
+        path.get("bottleneck")
+        for path in plan["paths"].values()
+        if not varying & {f"{u}->{v}" for u, v in itertools.pairwise(path.get("nodes", ()))}
+    }
+    return [
+        f"bottleneck {edge}: {measured:.3f} Mbit/s before the flows, configured {plan['queues'][edge]['rate_mbit']:.3f}"
+        for edge, measured in measured_mbit.items()
+        if edge in steady and abs(measured / plan["queues"][edge]["rate_mbit"] - 1) > RATE_TOLERANCE
+    ]
+
+
+def size_problems(table: pl.DataFrame) -> list[str]:
+    """Return the queues that held packets above the MTU: offloads were on, and a place in the queue is no packet."""
+    large = table.filter(pl.col("backlog_bytes") > FRAME_BYTES * pl.col("backlog_packets"))
+    return [
+        f"queue {name}: {size} bytes in {packets} packets, above the MTU"
+        for name, size, packets in large.unique("queue_id", keep="first", maintain_order=True)
+        .select("queue_id", "backlog_bytes", "backlog_packets")
+        .iter_rows()
+    ]
+
+
+def cpu_problems(run: Run) -> list[str]:
+    """Return a reason when a real clock ran on while the processors had no time left."""
+    path = run.raw / "cpu.json"
+    if not path.exists() or run.info["environment"]["clock"] != "real":
+        return []
+    before, after = json.loads(path.read_text())
+    spent = [late - early for early, late in zip(before, after, strict=True)]
+    idle = spent[3] + spent[4]
+    busy = 1 - idle / max(1, sum(spent))
+    return [f"the processors were busy for {busy:.0%} of the run"] if busy > BUSY_SHARE else []
 
 
 def flow_problems(plan: Mapping[str, Any], run: Run) -> list[str]:

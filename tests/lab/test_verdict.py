@@ -141,3 +141,30 @@ def test_a_slow_link_takes_time_for_a_ping(run: Run) -> None:
     queues = {"s1->s2": {"buffer_bytes": 100_000, "aqm": "fifo", "rate_mbit": 0.1}}
     plan = PLAN | {"paths": paths, "queues": queues}
     assert judge(run, plan=plan, facts={"idle_rtt_ms": {"cubic-1": 47.84}})[0] == "valid"  # 98 bytes at 100 kbit/s
+
+
+def test_a_rate_that_is_not_the_configured_one_makes_a_run_suspect(run: Run) -> None:
+    queue = {"buffer_bytes": 100_000, "aqm": "fifo", "rate_mbit": 20.0}
+    path = {"base_rtt_ms": 40.0, "bottleneck": "s1->s2", "nodes": ["snd1", "s1", "s2", "rcv1"]}
+    plan = PLAN | {"queues": {"s1->s2": queue}, "paths": {"cubic-1": path}}
+    assert judge(run, plan=plan, facts=FACTS | {"rate_mbit": {"s1->s2": 20.19}})[0] == "valid"
+    status, reasons = judge(run, plan=plan, facts=FACTS | {"rate_mbit": {"s1->s2": 20.21}})
+    assert (status, reasons) == ("suspect", ["bottleneck s1->s2: 20.210 Mbit/s before the flows, configured 20.000"])
+
+
+def test_packets_above_the_mtu_make_a_run_invalid(run: Run) -> None:
+    rows = [{"t_s": 0.0, "queue_id": "s1->s2", "backlog_bytes": 1514 * 3, "backlog_packets": 3}]
+    run.write_tables(queues=pl.DataFrame(rows, schema=dict(QUEUES.schema)))
+    assert judge(run)[0] == "valid"
+    rows[0] |= {"backlog_bytes": 2900, "backlog_packets": 1}
+    run.write_tables(queues=pl.DataFrame(rows, schema=dict(QUEUES.schema)))
+    assert judge(run) == ("invalid", ["queue s1->s2: 2900 bytes in 1 packets, above the MTU"])
+
+
+@pytest.mark.parametrize(
+    ("idle", "clock", "status"), [(6, "real", "valid"), (4, "real", "suspect"), (0, "virtual", "valid")]
+)
+def test_busy_processors_make_a_real_clocks_run_suspect(run: Run, idle: int, clock: str, status: str) -> None:
+    run.write_info({"environment": {"clock": clock}})
+    (run.raw / "cpu.json").write_text(json.dumps([[0] * 8, [100 - idle, 0, 0, idle, 0, 0, 0, 0]]))
+    assert judge(run)[0] == status

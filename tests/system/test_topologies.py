@@ -78,7 +78,8 @@ def test_a_lone_flow_fills_the_bottleneck_and_loses_only_there(
     """The largest backlog is the buffer but for one packet, the rate within 1 %, the idle RTT within 0.1 ms."""
     (tmp_path / "own.json").write_text(json.dumps(OWN))
     options = [tmp_path / "own.json" if option == "FILE" else option for option in options]
-    run = experiment(name, *options, "--duration", "40s", "--warmup", "20s")
+    # every 5 ms, so that a sample meets the full queue
+    run = experiment(name, *options, "--duration", "40s", "--warmup", "20s", "--sample", "5ms")
     assert run.verdict["status"] == "valid", run.verdict["reasons"]
     buffer_bytes = run.queue_settings[queue]["buffer_bytes"]
     samples = run.queues.filter(pl.col("queue_id") == queue)
