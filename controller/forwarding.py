@@ -17,7 +17,7 @@ import networkx as nx
 
 from controller.plan import Rule
 from topologies.errors import UsageError
-from topologies.graph import next_hops, role
+from topologies.graph import check_path, next_hops
 from topologies.ports import Port
 
 __all__ = ["PRIORITY_DESTINATION", "PRIORITY_FLOW", "PRIORITY_PAIR", "check_path", "forwarding_rules", "rule"]
@@ -95,21 +95,6 @@ def rule(
         "match": {"eth_type": ETH_TYPE_IPV4, **match},
         "actions": [*steer, ["output", port]],
     }
-
-
-def check_path(graph: nx.DiGraph, source: str, destination: str, nodes: Sequence[str]) -> None:
-    """Raise a UsageError if packets cannot go from source to destination along these nodes."""
-    name = f"path {' '.join(nodes)}"
-    if len(nodes) < 2 or (nodes[0], nodes[-1]) != (source, destination):
-        raise UsageError(f"{name} does not lead from {source} to {destination}")
-    if len(set(nodes)) < len(nodes):
-        raise UsageError(f"{name} passes a node twice")
-    for u, v in pairwise(nodes):
-        if not graph.has_edge(u, v):
-            raise UsageError(f"{name}: there is no edge {u}->{v}")
-    for node in nodes[1:-1]:
-        if role(graph, node) != "switch":
-            raise UsageError(f"{name} passes {node}, which is not a switch")
 
 
 def _steps(nodes: Sequence[str]) -> Iterator[tuple[str, str]]:

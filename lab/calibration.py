@@ -84,6 +84,8 @@ def idle_rtt_ms(namespaces: Namespaces, flows: Sequence[Mapping[str, Any]]) -> d
     """
     measured = {}
     for number, flow in enumerate(flows):
+        if flow.get("path"):
+            continue  # only its own data goes that way
         sock = namespaces.socket(flow["src"], socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
         with sock:
             identifier = (os.getpid() + number) & 0xFFFF
@@ -109,7 +111,7 @@ def trains(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
         edge = path["bottleneck"]
         skipped = burst_bytes(round(path["rate_mbit"] * 1e6)) // FRAME_BYTES + 1
         frames = min(skipped + TRAIN_FRAMES, plan["queues"][edge]["buffer_bytes"] // FRAME_BYTES - 1)
-        if edge not in found and edge not in divided and frames - skipped >= LEAST_FRAMES:
+        if not flow.get("path") and edge not in found and edge not in divided and frames - skipped >= LEAST_FRAMES:
             found[edge] = {"edge": edge, "flow": flow, "frames": frames, "skipped": skipped}
     return list(found.values())
 

@@ -84,6 +84,8 @@ class Flow(BaseModel):
         Payload after which it is complete, in place of `stop_s`.
     generator : {"bulk", "iperf3"}
         What sends it.
+    path : tuple of str or None
+        The nodes that its data crosses, src and dst included, None for the usual route. Acknowledgements take that.
     """
 
     model_config = DATA
@@ -96,6 +98,13 @@ class Flow(BaseModel):
     stop_s: Positive | None = None
     size_bytes: Annotated[int, Field(ge=1, le=MAX_SIZE_BYTES, strict=True)] | None = None
     generator: Literal["bulk", "iperf3"] = "bulk"
+    path: tuple[Node, ...] | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_no_path(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the fields, without a path that isn't asked for: few flows have one."""
+        data: dict[str, Any] = handler(self)
+        return {name: value for name, value in data.items() if value is not None or name != "path"}
 
     @model_validator(mode="after")
     def _fields_agree(self) -> "Flow":

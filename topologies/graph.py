@@ -6,7 +6,8 @@ Nodes have a `role`: sender, receiver or switch. Each direction of a link is an 
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 import networkx as nx
@@ -21,8 +22,10 @@ __all__ = [
     "Edge",
     "FlowEnds",
     "check_flows",
+    "check_path",
     "edge",
     "edge_id",
+    "flow_route",
     "link",
     "next_hops",
     "problems",
@@ -203,6 +206,30 @@ def route(graph: nx.DiGraph, src: str, dst: str) -> tuple[str, ...]:
     return tuple(nodes)
 
 
+def check_path(graph: nx.DiGraph, source: str, destination: str, nodes: Sequence[str]) -> None:
+    """Raise a UsageError if packets cannot go from source to destination along these nodes."""
+    name = f"path {' '.join(nodes)}"
+    if len(nodes) < 2 or (nodes[0], nodes[-1]) != (source, destination):
+        raise UsageError(f"{name} does not lead from {source} to {destination}")
+    if len(set(nodes)) < len(nodes):
+        raise UsageError(f"{name} passes a node twice")
+    for u, v in pairwise(nodes):
+        if not graph.has_edge(u, v):
+            raise UsageError(f"{name}: there is no edge {u}->{v}")
+    for node in nodes[1:-1]:
+        if role(graph, node) != "switch":
+            raise UsageError(f"{name} passes {node}, which is not a switch")
+
+
+def flow_route(graph: nx.DiGraph, flow: FlowEnds) -> tuple[str, ...]:
+    """Return the nodes that a flow's data crosses: the path it asks for, or the usual route."""
+    path: tuple[str, ...] | None = getattr(flow, "path", None)
+    if path is None:
+        return route(graph, flow.src, flow.dst)
+    check_path(graph, flow.src, flow.dst, path)
+    return tuple(path)
+
+
 def check_flows(graph: nx.DiGraph, flows: Iterable[FlowEnds]) -> None:
     """Raise a UsageError that lists the flows which cannot run on a graph, one line each."""
     flows = list(flows)
@@ -225,7 +252,7 @@ def _flow_problems(graph: nx.DiGraph, flow: FlowEnds) -> Iterator[str]:
     if wrong_ends:
         return
     try:
-        there, _ = route(graph, flow.src, flow.dst), route(graph, flow.dst, flow.src)
+        there, _ = flow_route(graph, flow), route(graph, flow.dst, flow.src)
     except UsageError as error:
         yield str(error)
         return

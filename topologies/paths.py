@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import networkx as nx
 
-from topologies.graph import FlowEnds, check_flows, edge_id, route, shaped_edges
+from topologies.graph import FlowEnds, check_flows, edge_id, flow_route, route, shaped_edges
 from topologies.units import bdp_bytes
 
 __all__ = ["FlowPath", "flow_paths", "max_min_shares"]
@@ -57,7 +57,7 @@ def flow_paths(graph: nx.DiGraph, flows: Iterable[FlowEnds]) -> dict[str, FlowPa
     """
     flows = list(flows)
     check_flows(graph, flows)
-    routes = {flow.flow_id: route(graph, flow.src, flow.dst) for flow in flows}
+    routes = {flow.flow_id: flow_route(graph, flow) for flow in flows}
     rates = {name: shaped_edges(graph, nodes) for name, nodes in routes.items()}
     capacities = {pair: rate for shaped in rates.values() for pair, rate in shaped.items()}
     shares = max_min_shares(capacities, rates)

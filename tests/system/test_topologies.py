@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis import Run
+from analysis import Run, summarise
 
 pytestmark = pytest.mark.system
 
@@ -174,3 +174,43 @@ def test_sixty_four_pairs_build_and_run_in_time(experiment: Callable[..., Run]) 
     run = experiment("dumbbell", "--flows", "cubic:64", "--rate", "100mbit", "--duration", "5s", "--warmup", "1s")
     assert run.verdict["status"] == "valid"
     assert run.outcome["wall_s"]["network"] < 60
+
+
+DIAMOND = {
+    "directed": False,
+    "nodes": [
+        {"id": "snd1", "role": "sender"},
+        {"id": "rcv1", "role": "receiver"},
+        *({"id": name, "role": "switch"} for name in ("s1", "s2", "s3", "s4")),
+    ],
+    "edges": [
+        {"source": "snd1", "target": "s1", "delay_ms": 10.0},
+        {"source": "rcv1", "target": "s4", "delay_ms": 10.0},
+        {"source": "s1", "target": "s2", "rate_mbit": 20.0, "buffer_bytes": 100_000},
+        {"source": "s2", "target": "s4"},
+        {"source": "s1", "target": "s3", "rate_mbit": 5.0, "buffer_bytes": 50_000},
+        {"source": "s3", "target": "s4"},
+    ],
+}
+"""Two ways between the same hosts, of 20 and of 5 Mbit/s."""
+
+
+def test_two_flows_between_the_same_hosts_take_different_paths(experiment: Callable[..., Run], tmp_path: Path) -> None:
+    """Each gets its own way's rate, and each way's queue holds its own flow's packets."""
+    (tmp_path / "diamond.json").write_text(json.dumps(DIAMOND))
+    ends = {"src": "snd1", "dst": "rcv1"}
+    scenario = {
+        "name": "diamond", "topology": "graph_file", "params": {"path": str(tmp_path / "diamond.json")},
+        "duration_s": 20.0, "warmup_s": 5.0, "seed": 1,
+        "flows": [
+            {"flow_id": "cubic-1", "cca": "cubic", **ends, "path": ["snd1", "s1", "s2", "s4", "rcv1"]},
+            {"flow_id": "reno-1", "cca": "reno", **ends, "path": ["snd1", "s1", "s3", "s4", "rcv1"]},
+        ],
+    }  # fmt: skip
+    (tmp_path / "diamond-scenario.json").write_text(json.dumps(scenario))
+    run = experiment("dumbbell", "--scenario", tmp_path / "diamond-scenario.json")
+    assert run.verdict["status"] == "valid", run.verdict
+    goodputs = {flow.flow_id: flow.goodput_mbit for flow in summarise(run).flows}
+    assert goodputs["cubic-1"] == pytest.approx(20 * 1448 / 1514, rel=0.03)
+    assert goodputs["reno-1"] == pytest.approx(5 * 1448 / 1514, rel=0.03)
+    assert {name: path["bottleneck"] for name, path in run.paths.items()} == {"cubic-1": "s1->s2", "reno-1": "s1->s3"}

@@ -137,3 +137,39 @@ def test_shares_scale_and_ignore_order(problem: tuple[dict[str, float], dict[str
     assert scaled == pytest.approx({name: share * factor for name, share in shares.items()})
     turned = max_min_shares(dict(reversed(capacities.items())), dict(reversed(paths.items())))
     assert turned == pytest.approx(shares)
+
+
+def test_a_flow_may_ask_for_a_path_of_its_own() -> None:
+    """On a ring of four switches the long way round has its own delay and bottleneck."""
+    graph = nx.DiGraph()
+    graph.add_nodes_from(["s1", "s2", "s3", "s4"], role="switch")
+    for host, role, switch in (("snd1", "sender", "s1"), ("rcv1", "receiver", "s2")):
+        graph.add_node(host, role=role)
+        link(graph, host, switch, {"delay_ms": 1.0}, {})
+    for (u, v), rate in {("s1", "s2"): 20.0, ("s1", "s4"): 5.0, ("s4", "s3"): 30.0, ("s3", "s2"): 40.0}.items():
+        shaped = {"rate_mbit": rate, "buffer_bytes": 50_000, "delay_ms": 2.0}
+        link(graph, u, v, shaped, shaped)
+    own = ("snd1", "s1", "s4", "s3", "s2", "rcv1")
+    flows = [
+        SimpleNamespace(flow_id="short", src="snd1", dst="rcv1", path=None),
+        SimpleNamespace(flow_id="long", src="snd1", dst="rcv1", path=own),
+    ]
+    paths = flow_paths(graph, flows)
+    assert (paths["short"].bottleneck, paths["short"].base_rtt_ms) == ("s1->s2", 1 + 2 + 1 + 2)
+    # three links there, and the usual way back: 1 + 3 * 2, and 1 + 2
+    assert (paths["long"].nodes, paths["long"].bottleneck, paths["long"].base_rtt_ms) == (own, "s1->s4", 7 + 3)
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        (("snd1", "s1", "rcv1"), "there is no edge s1->rcv1"),
+        (("snd1", "s1"), "does not lead from snd1 to rcv1"),
+        (("snd1", "s1", "s2", "s1", "s2", "rcv1"), "passes a node twice"),
+    ],
+)
+def test_a_path_that_does_not_exist_is_refused(path: tuple[str, ...], words: str) -> None:
+    """By the flow's name and what is wrong with it."""
+    flow = SimpleNamespace(flow_id="cubic-1", src="snd1", dst="rcv1", path=path)
+    with pytest.raises(UsageError, match=f"flow cubic-1: .*{words}"):
+        flow_paths(dumbbell(pairs=1), [flow])
