@@ -43,9 +43,10 @@ test-stock: test-setup
 test: lint
 	$(PYTHON) -m pytest --doctest-modules topologies lab analysis controller experiments tests
 
-# make bench      speed of the main job, its phases, and ns-3 on the same dumbbell
+# make bench      speed of the main job, its phases, ns-3 on the same dumbbell, and of the analysis
 bench: setup
 	$(PYTHON) -m benchmarks.dumbbell
+	$(PYTHON) -m benchmarks.analysis
 
 # make calibrate  measure links against what was configured, and write docs/calibration.md (nine minutes)
 calibrate: setup
