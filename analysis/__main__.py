@@ -16,6 +16,7 @@ from analysis.harm import harm_summary
 from analysis.repeats import compare, summarise_repeats
 from analysis.summary import summarise
 from analysis.tables import comparison_table, harm_table, repeats_table, summary_table
+from lab.commandline import run_app
 from lab.record import INFO_FILE, Run
 from topologies.errors import FairbedError, UsageError
 
@@ -194,26 +195,7 @@ def _console() -> Console:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; what goes wrong is one line on stderr."""
-    try:
-        return app(args=arguments, prog_name="python -m analysis", standalone_mode=False) or 0
-    except FairbedError as error:
-        return _fail(str(error), error.exit_status)
-    except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", 130)
-    except BrokenPipeError:
-        # The reader has left; nothing more may reach the pipe, or the interpreter complains at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except Exception as error:
-        if not hasattr(error, "format_message"):  # typer's own complaints about the command line have it
-            raise
-        return _fail(error.format_message(), 2)
-
-
-def _fail(message: str, status: int) -> int:
-    if message:  # typer has printed the help when it has nothing to say
-        print(f"fairbed: {' '.join(message.split())}", file=sys.stderr)
-    return status
+    return run_app(app, "python -m analysis", arguments)
 
 
 if __name__ == "__main__":

@@ -31,13 +31,15 @@ def run_app(app: Callable[..., Any], program: str, arguments: Sequence[str] | No
             if os.environ.get("FAIRBED_TRACEBACK"):
                 raise
             return fail(f"a bug: {type(error).__name__}: {error} (FAIRBED_TRACEBACK=1 shows where)", 1)
-        if type(error).__name__ == "NoArgsIsHelpError":
-            print(error.format_message(), file=sys.stderr)
+        message = error.format_message()
+        if message and type(error).__name__ == "NoArgsIsHelpError":  # the help, line by line; rich prints it itself
+            print(message, file=sys.stderr)
             return 2
-        return fail(error.format_message(), 2)
+        return fail(message, 2)
 
 
 def fail(message: str, status: int) -> int:
-    """Print one line on standard error and return the status."""
-    print(f"fairbed: {' '.join(message.split())}", file=sys.stderr)
+    """Print one line on standard error, unless there is nothing to say, and return the status."""
+    if message:
+        print(f"fairbed: {' '.join(message.split())}", file=sys.stderr)
     return status
