@@ -20,10 +20,11 @@ import networkx as nx
 from controller.forwarding import PRIORITY_FLOW, rule
 from controller.plan import Adaptive, Meter, PortSetting, Rule, Step, Watched, leaf_line
 from controller.policies import POLICIES, Edge, QueueFlow, QueuePlan, bottleneck_edges, decide, parse_policy
-from controller.shaping import FRAME_BYTES, QueueShare, burst_bytes, port_setting
+from controller.shaping import QueueShare, burst_bytes, port_setting
 from topologies.errors import UsageError
 from topologies.graph import edge_id, next_hops
 from topologies.ports import Port
+from topologies.units import PACKET_BYTES
 
 __all__ = [
     "POLICIES",
@@ -135,10 +136,11 @@ def buffers(graph: nx.DiGraph, edge: Edge, plan: QueuePlan) -> dict[int, int]:
     used = {number: share.guaranteed for number, share in plan.shares[edge].items() if share.guaranteed}
     total = math.fsum(used.values())
     parts = {number: int(whole * (part / total)) for number, part in used.items()}
-    if len(parts) > 1 and min(parts.values()) < FRAME_BYTES:
+    if len(parts) > 1 and min(parts.values()) < PACKET_BYTES:
         raise UsageError(
             f"the buffer of {edge_id(*edge)}, {whole} bytes, is too small for {len(parts)} queues: one would have "
-            f"{min(parts.values())} bytes, less than a frame of {FRAME_BYTES}. A larger buffer or fewer queues would do"
+            f"{min(parts.values())} bytes, less than a frame of {PACKET_BYTES}. "
+            "A larger buffer or fewer queues would do"
         )
     return parts
 
@@ -221,7 +223,7 @@ def _meters(plan: QueuePlan, network: Network, index: int) -> list[Meter]:
             "dpid": network.dpids[edge[0]],
             "meter": _meter_number(index, position),
             "rate_kbit": max(1, round(limit * 1e3)),
-            "burst_kbit": math.ceil(8 * max(FRAME_BYTES, _part(network.graph, edge, limit)) / 1e3),
+            "burst_kbit": math.ceil(8 * max(PACKET_BYTES, _part(network.graph, edge, limit)) / 1e3),
         }
         for position, ((edge, _), limit) in enumerate(plan.limits_mbit.items())
     ]
@@ -288,7 +290,7 @@ def _adaptive(plan: QueuePlan, flows: Sequence[QueueFlow], network: Network, lea
                 "rate_bit": round(network.graph.edges[edge]["rate_mbit"] * 1e6),
                 "queues": sorted(plan.shares[edge]),
                 "groups": groups,
-                "leaves": [leaf(edge, max(FRAME_BYTES, whole * k // count)) for k in range(1, count + 1)],
+                "leaves": [leaf(edge, max(PACKET_BYTES, whole * k // count)) for k in range(1, count + 1)],
             }
         )
     return adaptive

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from controller.plan import PortSetting, QueueSetting
 from topologies.errors import UsageError
+from topologies.units import PACKET_BYTES
 
 __all__ = ["QueueShare", "burst_bytes", "port_setting"]
 
-FRAME_BYTES = 1514
-"""A full Ethernet frame as the shaper counts it: 1500 of IP and 14 of header."""
 WAKE_UP_S = 250e-6
 """How late the shaper's timer may be without costing rate: some five wake-ups of an idle core."""
 IDLE_RATE_BIT = 12_000
@@ -57,7 +56,7 @@ def burst_bytes(rate_bit: int) -> int:
     >>> burst_bytes(20_000_000), burst_bytes(1_000_000_000)
     (1514, 31794)
     """
-    return FRAME_BYTES * max(1, math.ceil(rate_bit / 8 * WAKE_UP_S / FRAME_BYTES))
+    return PACKET_BYTES * max(1, math.ceil(rate_bit / 8 * WAKE_UP_S / PACKET_BYTES))
 
 
 def port_setting(rate_bit: int, interface: str, shares: Mapping[int, QueueShare]) -> PortSetting:

@@ -22,7 +22,7 @@ from experiments import options as opt
 from lab.commandline import run_app
 from lab.execute import Where, execute
 from lab.scenario import Scenario, make_flows, make_scenario
-from topologies.units import bdp_bytes, format_rate, format_time
+from topologies.units import PACKET_BYTES, bdp_bytes, format_rate, format_time
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,7 +37,6 @@ BUFFERS_BDP = (0.25, 1.0, 8.0)
 LOSSES_PCT = (0.01, 0.1, 1.0, 5.0, 10.0, 20.0, 31.0)
 LOSSY_RTTS_MS = (12.0, 100.0)
 
-FRAME_BYTES = 1514
 WINDOW_BYTES = 16e6
 """What one flow can surely have in flight: a quarter of its largest window."""
 MAX_IN_FLIGHT_BYTES = 160e6
@@ -80,7 +79,7 @@ class Point:
     @property
     def buffer_bytes(self) -> float:
         """The buffer, which is at least one frame."""
-        return max(FRAME_BYTES, bdp_bytes(self.rate_mbit, self.rtt_ms) * self.buffer_bdp)
+        return max(PACKET_BYTES, bdp_bytes(self.rate_mbit, self.rtt_ms) * self.buffer_bdp)
 
     def scenario(self, seed: int) -> Scenario:
         """Return what measures it."""
@@ -134,7 +133,7 @@ def measure(point: Point, run: Run) -> list[Cell]:
 def _rate(point: Point, queue: pl.DataFrame) -> Cell:
     """Return the rate of the fastest stretch of at least a second and `FRAMES` frames."""
     seconds, sent, backlog = (queue[name].to_list() for name in ("t_s", "sent_bytes", "backlog_bytes"))
-    least_s = max(1.0, FRAMES * FRAME_BYTES * 8e-6 / point.rate_mbit)
+    least_s = max(1.0, FRAMES * PACKET_BYTES * 8e-6 / point.rate_mbit)
     ends = [bisect.bisect_left(seconds, start + least_s) for start in seconds]
     rates = {
         (sent[end] - sent[start]) * 8e-6 / (seconds[end] - seconds[start]): (start, end)
@@ -165,7 +164,7 @@ def _backlog(buffer_bytes: int, queue: pl.DataFrame) -> Cell:
     missing = buffer_bytes - largest
     if not drops:
         return Cell(f"{largest / buffer_bytes:.0%} used, no drop", None)
-    return Cell(f"{-missing:+d} B", 0 <= missing < FRAME_BYTES)
+    return Cell(f"{-missing:+d} B", 0 <= missing < PACKET_BYTES)
 
 
 def _netem_counts(run: Run) -> Iterator[tuple[int, int]]:
@@ -194,7 +193,7 @@ def _row(point: Point, cells: Sequence[Cell]) -> list[str]:
     return [
         format_rate(point.rate_mbit),
         format_time(point.rtt_ms),
-        f"{point.buffer_bdp:g} BDP" if point.buffer_bytes > FRAME_BYTES else "1 frame",
+        f"{point.buffer_bdp:g} BDP" if point.buffer_bytes > PACKET_BYTES else "1 frame",
         f"{point.loss_pct:g} %" if point.loss_pct else "0",
         str(point.flows) if cells is not SKIPPED else "",
         *(cell.words + marks[cell.good] for cell in cells),
@@ -218,7 +217,7 @@ virtual clock. {summary}
   the link.
 - **idle RTT**: the least of three pings before the flows begin, less the path's base RTT; right within
   {RTT_SLACK_MS:g} ms or {RTT_TOLERANCE:.1%}.
-- **largest backlog**: of all samples, less the buffer; right when less than a frame ({FRAME_BYTES} bytes) is missing.
+- **largest backlog**: of all samples, less the buffer; right when less than a frame ({PACKET_BYTES} bytes) is missing.
   Samples are a millisecond apart at least, in which 83 frames leave at 1 Gbit/s: there the fullest moment may lie
   between two. A queue that never dropped says how far it was filled in place of that.
 - **lost**: netem's drops in each direction, of the packets that came; right within the binomial 99 % interval, so that

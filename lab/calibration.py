@@ -12,9 +12,10 @@ from typing import Any
 from controller.shaping import burst_bytes
 from lab.netlink import Namespaces
 from topologies.errors import FairbedError
+from topologies.units import PACKET_BYTES
 
-FRAME_BYTES, UDP_PAYLOAD_BYTES = 1514, 1472
-"""A full frame as queues count it, and what UDP carries in it."""
+UDP_PAYLOAD_BYTES = PACKET_BYTES - 42
+"""What UDP carries in a full frame: less the headers of Ethernet (14), IP (20) and UDP (8)."""
 TRAIN_FRAMES, LEAST_FRAMES = 50, 4
 SO_TIMESTAMPNS = 35
 """The kernel's own time of arrival (socket(7)): when this process looks does not matter."""
@@ -109,8 +110,8 @@ def trains(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     for flow in plan["flows"]:
         path = plan["paths"][flow["flow_id"]]
         edge = path["bottleneck"]
-        skipped = burst_bytes(round(path["rate_mbit"] * 1e6)) // FRAME_BYTES + 1
-        frames = min(skipped + TRAIN_FRAMES, plan["queues"][edge]["buffer_bytes"] // FRAME_BYTES - 1)
+        skipped = burst_bytes(round(path["rate_mbit"] * 1e6)) // PACKET_BYTES + 1
+        frames = min(skipped + TRAIN_FRAMES, plan["queues"][edge]["buffer_bytes"] // PACKET_BYTES - 1)
         if not flow.get("path") and edge not in found and edge not in divided and frames - skipped >= LEAST_FRAMES:
             found[edge] = {"edge": edge, "flow": flow, "frames": frames, "skipped": skipped}
     return list(found.values())
@@ -130,7 +131,7 @@ def train_rate_mbit(arrivals_ns: Sequence[int], skipped: int) -> float | None:
     counted = arrivals_ns[skipped:]
     if len(counted) < LEAST_FRAMES or counted[-1] == counted[0]:
         return None
-    return round((len(counted) - 1) * FRAME_BYTES * 8e3 / (counted[-1] - counted[0]), 6)
+    return round((len(counted) - 1) * PACKET_BYTES * 8e3 / (counted[-1] - counted[0]), 6)
 
 
 def _arrivals_ns(namespaces: Namespaces, train: Mapping[str, Any]) -> list[int]:

@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from controller.plan import PortSetting, QueueSetting
 from controller.queues import burst_bytes
 from lab.netem import HTB_QUANTUM, JITTER_REACH, Netem
-from lab.qdiscs import FRAME_BYTES, NETEM_MARGIN_PACKETS, RELEASE_DELAY_US, leaf
+from lab.qdiscs import NETEM_MARGIN_PACKETS, RELEASE_DELAY_US, leaf
 from topologies.events import EdgeState
 from topologies.graph import edge_id, role
 from topologies.ports import macs, natural, ports
 from topologies.schema import Edge
+from topologies.units import PACKET_BYTES
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -275,7 +276,7 @@ def netem_limit(edges: Iterable[Edge], rate_mbit: float) -> int:
         + (max(edge.slot.min_ms, edge.slot.max_ms) if edge.slot else 0.0)
         for edge in edges
     )
-    held = rate_mbit * 1e6 / 8 * longest_ms / 1e3 / FRAME_BYTES
+    held = rate_mbit * 1e6 / 8 * longest_ms / 1e3 / PACKET_BYTES
     return min(MAX_LIMIT, math.ceil(2 * held) + NETEM_MARGIN_PACKETS)
 
 

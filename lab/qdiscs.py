@@ -10,9 +10,7 @@ import math
 from collections.abc import Callable
 
 from topologies.errors import UsageError
-
-FRAME_BYTES = 1514
-"""A full Ethernet frame as a qdisc counts it: 1500 bytes of IP and 14 of header."""
+from topologies.units import PACKET_BYTES
 
 NETEM_MARGIN_PACKETS = 10_000
 """Beyond twice what a delay holds at the path's rate: netem must never drop by its limit, bursts included."""
@@ -24,12 +22,12 @@ RELEASE_DELAY_US = 1
 def netem(delay_ms: float, rate_mbit: float) -> str:
     """Return netem's arguments for a delay on a path of a rate; its limit is computed, never the default 1000."""
     delay_us = max(RELEASE_DELAY_US, round(delay_ms * 1000))
-    held = rate_mbit * 1e6 / 8 * delay_us / 1e6 / FRAME_BYTES
+    held = rate_mbit * 1e6 / 8 * delay_us / 1e6 / PACKET_BYTES
     return f"netem delay {delay_us}us limit {math.ceil(2 * held) + NETEM_MARGIN_PACKETS}"
 
 
 def _packets(buffer_bytes: int) -> int:
-    return max(1, buffer_bytes // FRAME_BYTES)
+    return max(1, buffer_bytes // PACKET_BYTES)
 
 
 LEAVES: dict[str, Callable[[int], str]] = {

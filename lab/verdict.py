@@ -11,6 +11,7 @@ import polars as pl
 
 from lab.netem import Netem
 from lab.record import Run
+from topologies.units import PACKET_BYTES
 
 Status = Literal["valid", "suspect", "invalid"]
 
@@ -27,9 +28,6 @@ LOSS_DEVIATIONS = 5
 
 RATE_TOLERANCE = 0.01
 """Relative difference of a bottleneck's measured and configured rate that is still right."""
-
-FRAME_BYTES = 1514
-"""The largest packet that a queue may hold: an MTU of 1500, and the Ethernet header."""
 
 BUSY_SHARE = 0.95
 """A run on a real clock is suspect when the machine's processors were busy for more than this share of it."""
@@ -151,7 +149,7 @@ def rate_problems(plan: Mapping[str, Any], measured_mbit: Mapping[str, float]) -
 
 def size_problems(table: pl.DataFrame) -> list[str]:
     """Return the queues that held packets above the MTU: offloads were on, and a place in the queue is no packet."""
-    large = table.filter(pl.col("backlog_bytes") > FRAME_BYTES * pl.col("backlog_packets"))
+    large = table.filter(pl.col("backlog_bytes") > PACKET_BYTES * pl.col("backlog_packets"))
     return [
         f"queue {name}: {size} bytes in {packets} packets, above the MTU"
         for name, size, packets in large.unique("queue_id", keep="first", maintain_order=True)

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from experiments.calibrate import FRAME_BYTES, MAX_IN_FLIGHT_BYTES, Point, _backlog, _loss, _rate, _row, grid
+from experiments.calibrate import MAX_IN_FLIGHT_BYTES, Point, _backlog, _loss, _rate, _row, grid
 
 
 def queue(rate_mbit: float, seconds: int, backlog: int = 3000) -> pl.DataFrame:
@@ -56,5 +56,5 @@ def test_the_grid_reaches_all_that_is_asked_for() -> None:
 
 def test_a_buffer_below_a_frame_is_one_frame() -> None:
     point = Point(1.0, 1.0, 0.25)
-    assert point.buffer_bytes == FRAME_BYTES
+    assert point.buffer_bytes == 1514
     assert _row(point, [])[2] == "1 frame"
