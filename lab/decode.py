@@ -60,14 +60,12 @@ _TCP_INFO_BYTES = {
     "min_rtt_us": (148, "I"),
     "data_segs_out": (156, "I"),
     "delivery_rate": (160, "Q"),
-    "busy_us": (168, "Q"),
-    "rwnd_limited_us": (176, "Q"),
-    "sndbuf_limited_us": (184, "Q"),
     "delivered": (192, "I"),
     "bytes_sent": (200, "Q"),
     "bytes_retrans": (208, "Q"),
 }
 _FIELDS = [(name, struct.Struct("=" + form), offset) for name, (offset, form) in _TCP_INFO_BYTES.items()]
+_BYTES_RECEIVED = next((layout, offset) for name, layout, offset in _FIELDS if name == "bytes_received")
 TCP_INFO_NEEDED_BYTES = 216
 
 TCA_KIND, TCA_OPTIONS, TCA_STATS2 = 1, 2, 7
@@ -150,16 +148,19 @@ def received_bytes(body: memoryview) -> int | None:
     info = attributes(body, INET_DIAG_MSG_BYTES).get(INET_DIAG_INFO)
     if body[1] == TCP_LISTEN or info is None or len(info) < TCP_INFO_NEEDED_BYTES:
         return None
-    return tcp_info(info)["bytes_received"]
+    layout, offset = _BYTES_RECEIVED
+    received: int = layout.unpack_from(info, offset)[0]
+    return received
 
 
 def queue_row(body: memoryview) -> dict[str, Any] | None:
     """Return what a qdisc said, or None when it said nothing."""
-    stats = attributes(body, TCMSG_BYTES).get(TCA_STATS2)
+    about = attributes(body, TCMSG_BYTES)
+    stats = about.get(TCA_STATS2)
     if stats is None:
         return None
     found = attributes(stats, 0)
-    kind = bytes(attributes(body, TCMSG_BYTES).get(TCA_KIND, b"")).rstrip(b"\0").decode()
+    kind = bytes(about.get(TCA_KIND, b"")).rstrip(b"\0").decode()
     length, backlog, drops, _requeues, overlimits = _QUEUE.unpack_from(found[TCA_STATS_QUEUE])
     sent_bytes, sent_packets = struct.unpack_from("=QI", found[TCA_STATS_BASIC])
     return {
