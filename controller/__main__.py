@@ -12,14 +12,13 @@ import sys
 import threading
 from pathlib import Path
 
-from controller import frameworks, plan
+from controller import frameworks, ovsdb, plan
 from controller.app import leave
 from controller.process import Options, Process
 from topologies.errors import FairbedError, UsageError
 
 END_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 DEFAULT_LISTEN = "127.0.0.1:6653"
-DEFAULT_OVSDB = "unix:/var/run/openvswitch/db.sock"
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -32,7 +31,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--events", help="file to append events to, one JSON object a line")
     parser.add_argument("--ready-fd", type=int, help='open descriptor to write "ready" to')
     parser.add_argument("--begin-fd", type=int, help="open descriptor to read from when the run begins")
-    parser.add_argument("--ovsdb", default=DEFAULT_OVSDB, help="where queues are set (%(default)s)")
+    parser.add_argument("--ovsdb", default=ovsdb.LOCAL, help="where queues are set (%(default)s)")
     return parser.parse_args(arguments)
 
 

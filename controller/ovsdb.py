@@ -14,6 +14,8 @@ from typing import Any, Self
 from controller.plan import PortSetting, QueueSetting
 from topologies.errors import FairbedError
 
+LOCAL = "unix:/var/run/openvswitch/db.sock"
+"""Where a machine's own Open vSwitch has its database."""
 TAG = "fairbed"
 """Key in external_ids that marks a row as ours."""
 TIMEOUT_S = 10.0

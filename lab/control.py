@@ -6,7 +6,6 @@ ending is the end: nobody would notice what it no longer does.
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
@@ -20,12 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from controller.ovsdb import remove_queues
+from controller.ovsdb import LOCAL, remove_queues
 from controller.start import command
+from lab.event_line import event_line
 from lab.network import VSWITCHD_PID
 from topologies.errors import FairbedError
 
-OVSDB = "unix:/var/run/openvswitch/db.sock"
 DEADLINE_S = 30.0
 
 Tell = Callable[[str], None]
@@ -119,7 +118,7 @@ class Controller:
         if self._process is not None:
             self._process.terminate()
             self._process.wait()
-        remove_queues(OVSDB, self._plan["controller"]["tag"], wait=False)  # what a killed one has left
+        remove_queues(LOCAL, self._plan["controller"]["tag"], wait=False)  # what a killed one has left
 
 
 def read_line(fd: int, deadline_s: float) -> bytes:
@@ -132,9 +131,8 @@ def read_line(fd: int, deadline_s: float) -> bytes:
 
 def report(raw: Path, kind: str, subject: str = "") -> None:
     """Record an event of the lab itself."""
-    event = {"t_ns": time.monotonic_ns(), "kind": kind, "subject": subject, "detail": ""}
-    with (raw / "lab.jsonl").open("a") as file:
-        file.write(json.dumps(event) + "\n")
+    with (raw / "lab.jsonl").open("ab") as file:
+        file.write(event_line(kind, subject))
 
 
 @contextmanager

@@ -7,7 +7,6 @@ the controller's. Nothing is removed and added again, so no packet that waits is
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import signal
 import socket
@@ -20,16 +19,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from controller.ovsdb import apply_queues
+from controller.ovsdb import LOCAL, apply_queues
 from controller.plan import PortSetting
+from lab.event_line import event_line
 from lab.netem import Netem, htb_body, netem_body
-from lab.netlink import NETLINK_ROUTE, NLMSG_ERROR, Namespaces
+from lab.netlink import (
+    NETLINK_ROUTE,
+    NLM_F_ACK,
+    NLMSG_ERROR,
+    RTM_NEWQDISC,
+    RTM_NEWTCLASS,
+    Namespaces,
+    message,
+    messages,
+)
 from topologies.errors import FairbedError
-
-OVSDB = "unix:/var/run/openvswitch/db.sock"
-RTM_NEWQDISC, RTM_NEWTCLASS = 36, 40
-NLM_F_REQUEST, NLM_F_ACK = 1, 4
-END_DEADLINE_S = 5.0
 
 
 class Links:
@@ -66,7 +70,7 @@ class Links:
         ports = [_port_setting(rate["port"]) for rate in rates if "port" in rate]
         if ports:
             self._ports |= {setting["port"]: setting for setting in ports}
-            apply_queues(OVSDB, self._tag, list(self._ports.values()))
+            apply_queues(LOCAL, self._tag, list(self._ports.values()))
 
     def _change_htb(self, interface: str, rate_mbit: float, burst_bytes: int) -> None:
         body = htb_body(self._index(None, interface), rate_mbit, burst_bytes)
@@ -89,9 +93,9 @@ class Links:
                 node, socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_ROUTE
             )
         sock = self._sockets[node]
-        sock.send(struct.pack("=IHHII", 16 + len(body), kind, NLM_F_REQUEST | NLM_F_ACK, 1, 0) + body)
-        answer = sock.recv(8192)
-        (_, answered), (code,) = struct.unpack_from("=IH", answer), struct.unpack_from("=i", answer, 16)
+        sock.send(message(kind, body, 1, NLM_F_ACK))
+        answered, _, content = next(messages(sock.recv(8192)))
+        (code,) = struct.unpack_from("=i", content)
         if answered != NLMSG_ERROR or code:
             raise FairbedError(f"cannot change {what}: {os.strerror(-code)}")
 
@@ -112,13 +116,7 @@ def follow(links: Links, events: Sequence[Mapping[str, Any]], t0_ns: int, path: 
             time.sleep(wait_ns / 1e9)
         links.apply(together)
         now = time.monotonic_ns()
-        lines = [
-            json.dumps(
-                {"t_ns": now, "kind": "change", "subject": event["edge"], "detail": json.dumps(event["changes"])}
-            )
-            for event in together
-        ]
-        os.write(file, ("\n".join(lines) + "\n").encode())
+        os.write(file, b"".join(event_line("change", event["edge"], event["changes"], now) for event in together))
     os.close(file)
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 NETLINK_ROUTE = 0
 NETLINK_SOCK_DIAG = 4
 NLMSG_ERROR = 2
-NLM_F_REQUEST, NLM_F_ECHO = 1, 8
+NLM_F_REQUEST, NLM_F_ACK, NLM_F_ECHO = 1, 4, 8
 SOCK_DIAG_BY_FAMILY = 20
-RTM_NEWQDISC, RTM_GETQDISC = 36, 38
+RTM_NEWQDISC, RTM_GETQDISC, RTM_NEWTCLASS = 36, 38, 40
 CLONE_NEWNET = 0x40000000
 
 INET_DIAG_INFO, INET_DIAG_VEGASINFO, INET_DIAG_CONG, INET_DIAG_BBRINFO = 2, 3, 4, 16
@@ -38,9 +38,9 @@ def align4(length: int) -> int:
     return (length + 3) & ~3
 
 
-def message(kind: int, body: bytes, sequence: int) -> bytes:
+def message(kind: int, body: bytes, sequence: int, flags: int = NLM_F_ECHO) -> bytes:
     """Return one netlink request; without the echo flag a qdisc's answer goes to listeners only, not to who asked."""
-    return _NLMSGHDR.pack(_NLMSGHDR.size + len(body), kind, NLM_F_REQUEST | NLM_F_ECHO, sequence, 0) + body
+    return _NLMSGHDR.pack(_NLMSGHDR.size + len(body), kind, NLM_F_REQUEST | flags, sequence, 0) + body
 
 
 def socket_request(local: tuple[str, int], remote: tuple[str, int], sequence: int) -> bytes:

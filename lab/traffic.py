@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import heapq
-import json
 import os
 import selectors
 import socket
@@ -22,6 +21,7 @@ from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import Any
 
+from lab.event_line import event_line
 from lab.netlink import Namespaces
 
 CHUNK = memoryview(bytes(256 * 1024))
@@ -194,9 +194,7 @@ class Traffic:
 
     def report(self, kind: str, flow_id: str, **detail: str) -> None:
         """Record one event."""
-        text = json.dumps(detail) if detail else ""
-        event = {"t_ns": time.monotonic_ns(), "kind": kind, "subject": flow_id, "detail": text}
-        os.write(self._events, json.dumps(event).encode() + b"\n")
+        os.write(self._events, event_line(kind, flow_id, detail))
 
     def popen(self, node: str, argv: list[str], output: str) -> Popen[bytes]:
         """Start a command on a host; what it prints goes to a file below ``raw``."""
