@@ -23,7 +23,7 @@ def claim_cpu():
     """Return a CPU for this guest, and the claim on it: one that no other guest has claimed, if there is one.
 
     A guest stays on one CPU: user-mode Linux hands every system call over between two threads, and across CPUs each
-    hand-over wakes an idle core (the same run took five times as long). An abstract socket's name is a lock that
+    hand-over wakes an idle core (the main job took 2.6 times as long). An abstract socket's name is a lock that
     dies with its owner and leaves no file.
     """
     cpus = sorted(os.sched_getaffinity(0), reverse=True)

@@ -17,7 +17,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 cache=${1:?usage: build.sh CACHE}
 read -ra configs <<<"${FAIRBED_KERNEL_CONFIG:-config}"     # files here, merged in this order
 configs=("${configs[@]/#/$here/}")
-minimum=6.16   # the first release with seccomp=on in user-mode Linux; 5 to 7 times faster than ptrace
+minimum=6.16   # the first release with seccomp=on in user-mode Linux, which is faster than ptrace
 
 say() { printf '  %s\n' "$*" >&2; }
 die() { printf 'fairbed: %s\n' "$*" >&2; exit 1; }
