@@ -25,7 +25,7 @@ from topologies.errors import UsageError
 from topologies.events import LinkEvent, check_events
 from topologies.problems import problem_lines
 from topologies.schema import NODE_PATTERN, Aqm
-from topologies.units import MAX_SIZE_BYTES, MAX_TIME_S, check_range
+from topologies.units import MAX_RATE_MBIT, MAX_SIZE_BYTES, MAX_TIME_S, MIN_RATE_MBIT, check_range
 
 __all__ = [
     "Flow",
@@ -86,6 +86,8 @@ class Flow(BaseModel):
         What sends it.
     path : tuple of str or None
         The nodes that its data crosses, src and dst included, None for the usual route. Acknowledgements take that.
+    pace_mbit : float or None
+        Rate that its sender never exceeds (SO_MAX_PACING_RATE), in 10⁶ bit/s with headers; bulk flows only.
     """
 
     model_config = DATA
@@ -99,12 +101,13 @@ class Flow(BaseModel):
     size_bytes: Annotated[int, Field(ge=1, le=MAX_SIZE_BYTES, strict=True)] | None = None
     generator: Literal["bulk", "iperf3"] = "bulk"
     path: tuple[Node, ...] | None = None
+    pace_mbit: Annotated[float, Field(ge=MIN_RATE_MBIT, le=MAX_RATE_MBIT, strict=True)] | None = None
 
     @model_serializer(mode="wrap")
-    def _without_no_path(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the fields, without a path that isn't asked for: few flows have one."""
+    def _without_the_unusual(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the fields, without a path or a pace that isn't asked for: few flows have one."""
         data: dict[str, Any] = handler(self)
-        return {name: value for name, value in data.items() if value is not None or name != "path"}
+        return {name: value for name, value in data.items() if value is not None or name not in ("path", "pace_mbit")}
 
     @model_validator(mode="after")
     def _fields_agree(self) -> "Flow":
@@ -113,6 +116,8 @@ class Flow(BaseModel):
             raise ValueError(f"src and dst are both {self.src}")
         if self.stop_s is not None and self.size_bytes is not None:
             raise ValueError("give stop_s or size_bytes, not both")
+        if self.pace_mbit is not None and self.generator != "bulk":
+            raise ValueError("pace_mbit is for bulk flows only")
         if self.stop_s is not None and self.stop_s <= self.start_s:
             raise ValueError(f"stop_s {self.stop_s:g} must be above start_s {self.start_s:g}")
         return self

@@ -30,11 +30,24 @@ CHUNK = memoryview(bytes(256 * 1024))
 RECEIVE_WAKE_BYTES = 32 * 1024
 """A receiver wakes when this much waits, not for each packet: wake-ups are what a slow kernel pays for."""
 
+SO_MAX_PACING_RATE = 47
+"""Of socket(7), bytes per second; Python's socket module lacks it."""
+
 GRACE_S = 5.0
 """How long a generator's own processes may take to finish after the run, s."""
 
 DISCARD = socket.MSG_TRUNC | socket.MSG_DONTWAIT
 """TCP throws away what a receive with MSG_TRUNC asks for, without copying it (tcp(7))."""
+
+
+PATIENT_SELECT = Path("/run/fairbed/kernel/patient_select.so")
+"""In the lab kernel only: what keeps iperf3 from stopping virtual time (kernel/uml/patient_select.c)."""
+
+
+def iperf3(*words: str) -> list[str]:
+    """Return iperf3's command line for where this runs."""
+    patient = ["env", f"LD_PRELOAD={PATIENT_SELECT}"] if PATIENT_SELECT.exists() else []
+    return [*patient, "iperf3", *words]
 
 
 class Schedule:
@@ -60,7 +73,7 @@ class BulkFlow:
     """One bulk flow: a listener and a receiver at ``dst``, a sender at ``src``.
 
     ``flow`` is the plan's entry: flow_id, src, dst, cca, src_address, dst_address (address, port), start_s, stop_s,
-    size_bytes.
+    size_bytes, and pace_mbit where it has one.
     """
 
     def __init__(self, traffic: Traffic, flow: Mapping[str, Any]) -> None:
@@ -85,6 +98,8 @@ class BulkFlow:
         got = self._sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
         if got != cca:
             raise RuntimeError(f"asked for {cca.decode()}, the kernel set {got.decode()}")
+        if pace_mbit := self._flow.get("pace_mbit"):
+            self._sender.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, round(pace_mbit * 1e6 / 8))
         self._sender.bind(tuple(self._flow["src_address"]))
         error = self._sender.connect_ex(tuple(self._flow["dst_address"]))
         if error != errno.EINPROGRESS:
@@ -152,7 +167,7 @@ class Iperf3Flow:
         self._traffic, self._flow = traffic, flow
         self._server = traffic.popen(
             flow["dst"],
-            ["iperf3", "-s", "-1", "-p", str(flow["dst_address"][1]), "-J"],
+            iperf3("-s", "-1", "-p", str(flow["dst_address"][1]), "-J"),
             f"{flow['flow_id']}-iperf3-server.json",
         )
         self._client: Popen[bytes] | None = None
@@ -161,7 +176,7 @@ class Iperf3Flow:
         """Start the client for the flow's time."""
         flow = self._flow
         argv = [
-            "iperf3", "-c", flow["dst_address"][0], "-p", str(flow["dst_address"][1]), "-C", flow["kernel_cca"],
+            *iperf3(), "-c", flow["dst_address"][0], "-p", str(flow["dst_address"][1]), "-C", flow["kernel_cca"],
             "-B", flow["src_address"][0], "--cport", str(flow["src_address"][1]), "-J",
         ]  # fmt: skip
         argv += ["-n", str(flow["size_bytes"])] if flow["size_bytes"] else ["-t", str(flow["lasts_s"])]

@@ -20,6 +20,10 @@ def dumbbell(
     rtt_ms: float | Sequence[float] = 40.0,
     buffer: str | Buffer = "1bdp",
     aqm: str = "fifo",
+    jitter_ms: float = 0.0,
+    distribution: str = "uniform",
+    reorder: bool = False,
+    loss_pct: float = 0.0,
 ) -> nx.DiGraph:
     r"""Return a dumbbell graph: `pairs` senders and receivers on either side of one bottleneck.
 
@@ -44,6 +48,10 @@ def dumbbell(
         that of the longest RTT.
     aqm : str
         How the queue is managed, one of `topologies.graph.AQMS`.
+    jitter_ms, distribution, reorder
+        How the delay of each host's egress varies (`topologies.schema.Edge`): by at most half the shortest RTT.
+    loss_pct : float
+        Random loss on each host's egress: once on the way of the data, once on that of the acknowledgements.
 
     Returns
     -------
@@ -69,8 +77,12 @@ def dumbbell(
     graph = nx.DiGraph()
     graph.add_nodes_from(["s1", "s2"], role="switch")
     link(graph, "s1", "s2", *both_ways(core, bottleneck=True))
+    check_range("jitter_ms", jitter_ms, 0, MAX_TIME_MS, " ms")
+    check_range("loss_pct", loss_pct, 0, 100, " %")
+    varies = {"jitter_ms": float(jitter_ms), "distribution": distribution} if jitter_ms else {}
+    air = varies | {"reorder": bool(reorder and jitter_ms), "loss_pct": float(loss_pct)}
     for number, pair_rtt_ms in enumerate(rtts_ms, start=1):
-        attach_pair(graph, number, ("s1", "s2"), pair_rtt_ms / 2)
+        attach_pair(graph, number, ("s1", "s2"), pair_rtt_ms / 2, **air)
     validate(graph)
     return graph
 

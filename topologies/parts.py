@@ -45,10 +45,10 @@ def attach(graph: nx.DiGraph, host: str, its_role: str, switch: str, **egress: A
     link(graph, host, switch, egress, {})
 
 
-def attach_pair(graph: nx.DiGraph, number: int, ends: tuple[str, str], delay_ms: float) -> None:
-    """Add snd{number} and rcv{number} at two switches, each with a delay on its own egress."""
+def attach_pair(graph: nx.DiGraph, number: int, ends: tuple[str, str], delay_ms: float, **egress: Any) -> None:
+    """Add snd{number} and rcv{number} at two switches, each with a delay, and what `egress` says, on its own egress."""
     for host, its_role, switch in ((f"snd{number}", "sender", ends[0]), (f"rcv{number}", "receiver", ends[1])):
-        attach(graph, host, its_role, switch, delay_ms=delay_ms)
+        attach(graph, host, its_role, switch, delay_ms=delay_ms, **egress)
 
 
 def natural_flows(graph: nx.DiGraph) -> tuple[tuple[str, str], ...]:

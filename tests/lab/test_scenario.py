@@ -97,6 +97,11 @@ def test_frozen() -> None:
             {"flows": one_flow(generator="ping")},
             "scenario: flows[0].generator 'ping' must be 'bulk' or 'iperf3'",
         ),
+        ({"flows": one_flow(pace_mbit=0.0)}, "scenario: flows[0].pace_mbit 0.0 must be at least 0.001"),
+        (
+            {"flows": one_flow(pace_mbit=5.0, generator="iperf3")},
+            "scenario: flows[0]: pace_mbit is for bulk flows only",
+        ),
         ({"flows": one_flow(rate=5)}, "scenario: flows[0].rate is not a known field: there are flow_id, src"),
         ({"flows": one_flow() * 2}, "scenario: 2 flows are named cubic-1"),
         ({"flows": [{}]}, "scenario: flows[0].flow_id is missing; flows[0].src is missing"),

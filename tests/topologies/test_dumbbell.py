@@ -44,6 +44,17 @@ def test_buffer_is_of_the_longest_rtt() -> None:
     assert dumbbell(2, buffer=parse_buffer("2bdp")).edges["s2", "s1"]["buffer_bytes"] == 200_000
 
 
+def test_air_is_on_every_hosts_own_way() -> None:
+    """Jitter and loss are on the egress of both hosts, and nowhere else."""
+    graph = dumbbell(1, jitter_ms=5, distribution="normal", reorder=True, loss_pct=0.5)
+    fields = ("jitter_ms", "distribution", "reorder", "loss_pct")
+    air = {(u, v): tuple(data[name] for name in fields) for u, v, data in graph.edges(data=True)}
+    none = (0.0, "uniform", False, 0.0)
+    assert {edge: found for edge, found in air.items() if found != none} == dict.fromkeys(
+        [("snd1", "s1"), ("rcv1", "s2")], (5.0, "normal", True, 0.5)
+    )
+
+
 def test_aqm_in_both_directions() -> None:
     """Queue management is the core link's."""
     graph = dumbbell(aqm="fq_codel")
@@ -72,6 +83,8 @@ def test_aqm_in_both_directions() -> None:
         ({"rtt_ms": 0}, "buffer 1.0bdp is 0 bytes at 20 Mbit/s and 0 ms, below one packet (1514)"),
         ({"buffer": "700B"}, "buffer 700B is 700 bytes, below one packet (1514)"),
         ({"buffer": 64000}, "buffer 64000 has no unit: write 64000bdp, 64000packets or 64000B"),
+        ({"jitter_ms": "5ms"}, "jitter_ms must be a number of ms, not '5ms'"),
+        ({"loss_pct": 101}, "loss_pct must be from 0 to 100 %, not 101"),
         ({"aqm": "blue"}, "aqm 'blue' must be one of fifo, fq_codel"),
     ],
 )
