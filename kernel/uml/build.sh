@@ -5,7 +5,7 @@
 #
 # CACHE/source/        the kernel's source, fetched once
 # CACHE/kernel-KEY/    src/ and build/ (modules are built against them), linux
-# CACHE/lab-KEY-KEY/   one finished lab: linux, init, seeded_random.so, ndm_tcp.ko, checksums
+# CACHE/lab-KEY-KEY/   one finished lab: linux, init, seeded_random.so, patient_select.so, ndm_tcp.ko, checksums
 #
 # The keys cover the configuration and our own sources, so a changed input makes a new lab and an unchanged
 # one costs a fraction of a second. LINUX_SOURCE=FILE.tar.xz replaces the download (for systems that are not
@@ -120,12 +120,13 @@ build_lab() {
   rm -rf "$2.part"; mkdir -p "$2.part"
   cp "$1/linux" "$2.part/linux"
   cc -O2 -Wall -Wextra -static -o "$2.part/init" "$here/init.c"
-  cc -O2 -Wall -Wextra -shared -fPIC -o "$2.part/seeded_random.so" "$here/seeded_random.c"
+  local name
+  for name in seeded_random patient_select; do cc -O2 -Wall -Wextra -shared -fPIC -o "$2.part/$name.so" "$here/$name.c"; done
   make -s -C "$here/../ndm" lab SRC="$1/src" KBUILD_OUTPUT_DIR="$1/build" BUILD="$2.part/ndm" >"$2.part/ndm.log" 2>&1 ||
     { tail -n 20 "$2.part/ndm.log" >&2; die "the NDM-TCP module did not build for the lab kernel"; }
   mv "$2.part/ndm/ndm_tcp.ko" "$2.part/"; rm -rf "$2.part/ndm"
   ln -s "$1" "$2.part/kernel"
-  (cd "$2.part" && sha256sum linux init seeded_random.so ndm_tcp.ko >checksums)
+  (cd "$2.part" && sha256sum linux init seeded_random.so patient_select.so ndm_tcp.ko >checksums)
   rm -rf "$2"; mv "$2.part" "$2"
 }
 
