@@ -7,7 +7,6 @@ SIGTERM, which removes exactly the queues it set. Its imports are few because it
 import argparse
 import ipaddress
 import signal
-import socket
 import sys
 import threading
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 from controller import frameworks, ovsdb, plan
 from controller.app import leave
 from controller.process import Options, Process
+from controller.start import check_free
 from topologies.errors import FairbedError, UsageError
 
 END_SIGNALS = {signal.SIGTERM, signal.SIGINT}
@@ -47,17 +47,6 @@ def loopback(listen: str) -> tuple[str, int]:
     if not 0 < number < 65536:
         raise UsageError(f"--listen {listen}: the port must be from 1 to 65535")
     return host, number
-
-
-def check_free(address: tuple[str, int]) -> None:
-    """Raise a FairbedError if the address is taken; the framework itself would share it or go on without."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(address)
-            probe.listen()
-        except OSError as error:
-            raise FairbedError(f"cannot listen on {address[0]}:{address[1]}: {error.strerror}") from error
 
 
 def end_on_signal(process: Process) -> None:

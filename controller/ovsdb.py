@@ -74,6 +74,14 @@ def remove_queues(address: str, tag: str, wait: bool = True) -> int:
     return count
 
 
+def bridges(address: str, tag: str | None = None) -> list[str]:
+    """Return the names of all bridges, or of those with this tag."""
+    where = [] if tag is None else [["external_ids", "includes", _map({TAG: tag})]]
+    with Ovsdb(address) as database:
+        (result,) = database.transact([{"op": "select", "table": "Bridge", "where": where, "columns": ["name"]}])
+    return sorted(row["name"] for row in result["rows"])
+
+
 class Ovsdb:
     """A connection to an OVSDB server, for the Open_vSwitch database."""
 

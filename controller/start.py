@@ -1,9 +1,23 @@
 """How others start the controller process; importing this loads neither the controller nor a framework."""
 
+import socket
 import sys
 from pathlib import Path
 
-__all__ = ["command"]
+from topologies.errors import FairbedError
+
+__all__ = ["check_free", "command"]
+
+
+def check_free(address: tuple[str, int]) -> None:
+    """Raise a FairbedError if the address is taken; the framework itself would share it or go on without."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+            probe.listen()
+        except OSError as error:
+            raise FairbedError(f"cannot listen on {address[0]}:{address[1]}: {error.strerror}") from error
 
 
 def command(

@@ -21,8 +21,8 @@ from typing import Any
 
 from controller.ovsdb import LOCAL, remove_queues
 from controller.start import command
+from lab.claim import VSWITCHD_PID
 from lab.event_line import event_line
-from lab.network import VSWITCHD_PID
 from topologies.errors import FairbedError
 
 DEADLINE_S = 30.0

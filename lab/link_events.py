@@ -33,6 +33,7 @@ from lab.netlink import (
     message,
     messages,
 )
+from lab.process import end_with_parent
 from topologies.errors import FairbedError
 
 
@@ -145,6 +146,7 @@ def timeline(plan: Mapping[str, Any], namespaces: Namespaces, t0_ns: int, raw: P
 
 def _be_timeline(plan: Mapping[str, Any], namespaces: Namespaces, t0_ns: int, raw: Path) -> None:
     """Be the process of the timeline; never returns."""
+    end_with_parent()
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     status = 1
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import resource
 import socket
 import struct
 import subprocess
@@ -22,16 +23,18 @@ from mininet.link import Intf, Link
 from mininet.log import setLogLevel
 from mininet.net import Mininet
 
+from lab.claim import GROUP, delete_bridges, interfaces, remove_interfaces, vswitchd_runs
 from lab.link_events import Links
 from lab.netlink import Namespaces
 from lab.nodes import LightHost, LightSwitch
 from topologies.errors import FairbedError, UsageError
 from topologies.mininet_topo import FairbedTopo
 
-VSWITCHD_PID = Path("/var/run/openvswitch/ovs-vswitchd.pid")
 SIOCETHTOOL = 0x8946
 NODES_A_WORD = 32
 """Nodes between two words about how far it is: whoever listens takes silence for a hang."""
+OPEN_FILES = 16384
+"""A namespace for each host, a socket for each end of a flow."""
 OFFLOADS_OFF = {"tso": 0x1F, "gso": 0x24, "gro": 0x2C}
 """ethtool's ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO: a queue must hold packets of the wire's size."""
 
@@ -114,13 +117,10 @@ def switch_off_offloads(sock: socket.socket, interface: str) -> None:
         fcntl.ioctl(sock.fileno(), SIOCETHTOOL, request)
 
 
-def vswitchd_runs() -> bool:
-    """Say whether Open vSwitch's daemon is there to carry out what its database says."""
-    try:
-        os.kill(int(VSWITCHD_PID.read_text()), 0)
-    except (OSError, ValueError):
-        return False
-    return True
+def _allow_open_files(count: int) -> None:
+    """Let this process and its children have so many files open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), max(hard, count)))
 
 
 def _address_of(buffer: bytearray) -> int:
@@ -159,6 +159,8 @@ class Network:
         return self
 
     def _build(self) -> None:
+        Mininet.inited = True  # or it would set limits of the whole machine; those that matter are in the claim
+        _allow_open_files(OPEN_FILES)
         self._net = net = Mininet(
             topo=FairbedTopo(self._plan["topo"]),
             host=LightHost,
@@ -192,6 +194,7 @@ class Network:
     def _make_links(self) -> None:
         place = {name: f"/proc/{os.getpid()}/fd/{number}" for name, number in self._descriptors.items()}
         lines = [re.sub(r" netns (\w+)", lambda host: f" netns {place[host[1]]}", line) for line in self._plan["links"]]
+        lines = [re.sub(r"^(link add name \S+)(.*)", rf"\1 group {GROUP}\2 group {GROUP}", line) for line in lines]
         run(["ip", "-batch", "-"], "\n".join(lines) + "\n")
 
     def _configure_nodes(self) -> None:
@@ -239,15 +242,9 @@ class Network:
     ) -> None:
         if self._net is None:
             return
-        if not vswitchd_runs():  # or deleting bridges would wait for it for ever
-            names = [word for switch in self._net.switches for word in ("--", "--if-exists", "del-br", switch.name)]
-            subprocess.run(["ovs-vsctl", "--no-wait", "--timeout=10", *names], check=False)
+        if not vswitchd_runs():  # or Mininet's own deleting would wait for it for ever
+            delete_bridges(switch.name for switch in self._net.switches)
         self._net.stop()
         self._net = None
         # Pairs between switches, and between two stages of a wire: no host's namespace takes them along.
-        switches = [node for node in self._plan["nodes"] if node in self._plan["topo"]["switches"]]
-        own = [interface for node in switches for interface in self._plan["nodes"][node]["interfaces"]]
-        lines = [f"link del dev {interface}\n" for interface in [*own, *self._plan["wires"]]]
-        subprocess.run(
-            ["ip", "-force", "-batch", "-"], input="".join(lines).encode(), stderr=subprocess.DEVNULL, check=False
-        )
+        remove_interfaces(interfaces(self._plan))

@@ -15,11 +15,13 @@ from typing import Any, NoReturn
 from mininet.node import Host, OVSSwitch
 from mininet.util import errRun
 
+from controller.ovsdb import TAG
+from lab.claim import RUN_TAG
 from lab.netlink import CLONE_NEWNET, enter_namespace
+from lab.process import end_with_parent
 
 CLONE_NEWNS = 0x20000
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
-PR_SET_PDEATHSIG = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -45,7 +47,7 @@ def new_namespace() -> int:
 def _be_inside(namespace: int) -> NoReturn:
     """Be a process in a namespace, with its own /sys as mnexec makes it, until killed or left alone."""
     try:
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         enter_namespace(namespace)
@@ -145,6 +147,10 @@ class LightHost(_ShellOnDemand, Host):  # type: ignore[misc]
 
 class LightSwitch(_ShellOnDemand, OVSSwitch):  # type: ignore[misc]
     """A switch without a shell until a command is given to it; it needs none to start or to stop."""
+
+    def bridgeOpts(self) -> str:  # noqa: N802 - Mininet's name
+        """Return the options of its bridge, our tag among them."""
+        return f"{super().bridgeOpts()} external_ids:{TAG}={RUN_TAG}"
 
     @classmethod
     def batchShutdown(cls, switches: Sequence[LightSwitch], run: Any = errRun) -> Sequence[LightSwitch]:  # noqa: N802

@@ -14,6 +14,7 @@ from controller import queues as policies
 from controller.forwarding import forwarding_rules
 from controller.plan import plan as controller_plan
 from lab import links
+from lab.claim import RUN_TAG
 from lab.netem import HTB_CLASS, Netem
 from lab.scenario import Scenario, build_graph
 from topologies.errors import UsageError
@@ -144,7 +145,7 @@ def _controller_plan(changes: Sequence[policies.Change], graph: nx.DiGraph, flow
     rules = forwarding_rules(graph, network.ports, network.addresses, network.dpids)
     intervals_s = [step["adaptive"]["interval_s"] for step in steps if step["adaptive"]]
     watched = policies.watched(changes[0].plan, flows, network)
-    return controller_plan("run", network.dpids, rules, steps, watched, min(intervals_s, default=COUNTERS_S))
+    return controller_plan(RUN_TAG, network.dpids, rules, steps, watched, min(intervals_s, default=COUNTERS_S))
 
 
 def _queues(graph: nx.DiGraph, changes: Sequence[policies.Change]) -> dict[str, Any]:

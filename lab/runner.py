@@ -7,7 +7,6 @@ nothing, and imports little.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import platform
@@ -20,16 +19,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from controller.start import check_free
 from lab.calibration import bottleneck_rates_mbit, idle_rtt_ms
 from lab.cca import check_available
+from lab.claim import claimed
 from lab.control import Controller, break_on_time, guarded_switches, read_line
 from lab.link_events import timeline
 from lab.network import Network, check_queues, run
+from lab.process import end_with_parent, exact_timers
 from lab.telemetry import Sampler
 from lab.traffic import Traffic
 from topologies.errors import FairbedError
 
-PR_SET_TIMERSLACK = 29
 LISTEN = ("127.0.0.1", 6653)
 TRAFFIC_DEADLINE_S = 30.0
 LEAD_NS = 100_000_000
@@ -45,10 +46,16 @@ RECORDED_SYSCTLS = (
 )
 
 
+class CallerGoneError(Exception):
+    """Nobody listens any more: the run ends, and takes down what it has made."""
+
+
 def tell(**message: Any) -> None:
     """Tell the caller something."""
-    sys.stdout.write(json.dumps(message) + "\n")
-    sys.stdout.flush()
+    try:
+        os.write(sys.stdout.fileno(), json.dumps(message).encode() + b"\n")
+    except BrokenPipeError:
+        raise CallerGoneError from None
 
 
 @contextmanager
@@ -81,6 +88,7 @@ def _write_and_close(fd: int, content: bytes) -> None:
 
 def _be_traffic(network: Network, flows: list[Mapping[str, Any]], raw: Path, start_fd: int, ready_fd: int) -> None:
     """Be the traffic process until told to end; never returns."""
+    end_with_parent()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     made = Traffic(network.namespaces(), raw, network.popen)
     try:
@@ -111,11 +119,6 @@ def next_second(t_ns: int) -> int:
     return -(-t_ns // SECOND_NS) * SECOND_NS
 
 
-def exact_timers() -> None:
-    """Have sleeps of this process and its children end on time; by default the kernel may add 50 µs (prctl(2))."""
-    ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1)
-
-
 def environment() -> dict[str, Any]:
     """Return what this kernel and its tools are."""
     modules = Path("/proc/modules")
@@ -138,10 +141,12 @@ def environment() -> dict[str, Any]:
 def carry_out(plan: Mapping[str, Any], raw: Path) -> None:
     """Run the plan; every phase is told before it begins."""
     scenario = plan["scenario"]
-    names = check_available(plan["flows"])
-    check_queues(queue["aqm"] for queue in plan["queues"].values())
-    flows: list[Mapping[str, Any]] = [{**flow, "kernel_cca": names[flow["kernel_cca"]]} for flow in plan["flows"]]
     with ExitStack() as stack:
+        stack.enter_context(claimed(plan))
+        check_free(LISTEN)
+        names = check_available(plan["flows"])
+        check_queues(queue["aqm"] for queue in plan["queues"].values())
+        flows: list[Mapping[str, Any]] = [{**flow, "kernel_cca": names[flow["kernel_cca"]]} for flow in plan["flows"]]
         tell(phase="network")
         network = stack.enter_context(Network(plan, LISTEN, lambda ready: tell(nodes=ready, of=len(plan["nodes"]))))
         tell(phase="controller")
@@ -184,6 +189,8 @@ def main(directory: str) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that everything is taken down
     try:
         carry_out(json.loads((raw / "plan.json").read_text()), raw)
+    except CallerGoneError:
+        return 1
     except FairbedError as error:
         tell(error=str(error), exit_status=error.exit_status)
         return error.exit_status

@@ -13,6 +13,7 @@ from pathlib import Path
 from mininet.cli import CLI
 from mininet.log import setLogLevel
 
+from lab.claim import claimed
 from lab.commandline import fail
 from lab.network import Network
 from topologies.errors import FairbedError, UsageError
@@ -23,7 +24,8 @@ LISTEN = ("127.0.0.1", 6653)
 def main(path: str) -> int:
     """Build the network, give the prompt, return the exit status."""
     try:
-        with Network(_read(Path(path)), LISTEN) as network:
+        plan = _read(Path(path))
+        with claimed(plan), Network(plan, LISTEN) as network:
             network.add_leaves()
             network.mininet.controllers.clear()  # ours is a process of its own, which the prompt can't ask
             setLogLevel("output")  # what commands at the prompt say
