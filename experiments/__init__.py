@@ -1,1 +1,8 @@
 """Experiments: ``python -m experiments.<name>``, each a scenario and what to show of it."""
+
+import sys
+
+from lab import environment
+
+if sys.argv[:1] == ["-m"]:  # as a command, before it imports what may not be there
+    environment.check()

@@ -14,10 +14,11 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.lack import Lack
 from topologies.errors import FairbedError, UsageError
 
 NDM = Path(__file__).resolve().parent.parent / "kernel" / "ndm"
@@ -45,9 +46,9 @@ class LoadError(FairbedError):
 # ---- what the kernel has
 
 
-def available() -> list[str]:
-    """Return the algorithms that the running kernel offers, in its order."""
-    return AVAILABLE.read_text().split()
+def registered() -> list[str]:
+    """Return the algorithms that the running kernel has registered, in its order; it may be able to load more."""
+    return _text(AVAILABLE).split()
 
 
 def is_available(cca: str) -> bool:
@@ -76,11 +77,6 @@ def kernel_name(cca: str, has: Callable[[str], bool]) -> str | None:
     return next((name for name in (cca, TWINS.get(cca)) if name and has(name)), None)
 
 
-def has_algorithm(cca: str) -> bool:
-    """Say whether the running kernel has the algorithm, as a module or as a BPF program."""
-    return kernel_name(cca, is_available) is not None
-
-
 def check_available(flows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return each algorithm of the flows with the name that this kernel knows it by.
 
@@ -94,7 +90,7 @@ def check_available(flows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     if missing:
         how = "; ".join(f"{cca}: {REMEDIES.get(cca, f'try `modprobe tcp_{cca}`')}" for cca in missing)
         raise UsageError(
-            f"unknown algorithm {', '.join(missing)}: this kernel has {', '.join(sorted(available()))}. {how}"
+            f"unknown algorithm {', '.join(missing)}: this kernel has {', '.join(sorted(registered()))}. {how}"
         )
     return {cca: name for cca, name in names.items() if name is not None}
 
@@ -177,35 +173,36 @@ def _version(release: str) -> tuple[int, int]:
 
 def obstacles(machine: Machine) -> dict[str, str]:
     """Return, for each way to load NDM-TCP, what stands in it and the remedy; "" when nothing does."""
-    return {"module": "; ".join(_module_obstacles(machine)), "bpf": "; ".join(_bpf_obstacles(machine))}
+    return {way: "; ".join(map(str, found)) for way, found in lacks(machine).items()}
 
 
-def _module_obstacles(machine: Machine) -> list[str]:
-    found = []
+def lacks(machine: Machine) -> dict[str, list[Lack]]:
+    """Return, for each way to load NDM-TCP, what the machine lacks."""
+    return {"module": list(_module_lacks(machine)), "bpf": list(_bpf_lacks(machine))}
+
+
+def _module_lacks(machine: Machine) -> Iterator[Lack]:
     if not machine.root:
-        found.append("it needs root (use sudo)")
+        yield Lack("it needs root", "use sudo")
     if _version(machine.release) < OLDEST_FOR_MODULE:
-        found.append(f"kernel {machine.release} is older than 5.19")
+        yield Lack(f"kernel {machine.release} is older than 5.19")
     if not machine.modules:
-        found.append("this kernel can't load modules (CONFIG_MODULES)")
+        yield Lack("this kernel can't load modules (CONFIG_MODULES)")
     elif machine.signed_only:
-        found.append("this kernel takes signed modules only (lockdown, Secure Boot): sign ndm_tcp.ko and insmod it")
+        yield Lack("this kernel takes signed modules only (lockdown, Secure Boot): sign ndm_tcp.ko and insmod it")
     if machine.modules and not machine.headers:
-        found.append(f"there are no headers of this kernel (apt-get install linux-headers-{machine.release})")
-    return found
+        yield Lack("there are no headers of this kernel", f"apt-get install linux-headers-{machine.release}")
 
 
-def _bpf_obstacles(machine: Machine) -> list[str]:
-    found = []
+def _bpf_lacks(machine: Machine) -> Iterator[Lack]:
     if not machine.root:
-        found.append("it needs root (use sudo)")
+        yield Lack("it needs root", "use sudo")
     if _version(machine.release) < OLDEST_FOR_BPF:
-        found.append(f"kernel {machine.release} is older than 5.13")
+        yield Lack(f"kernel {machine.release} is older than 5.13")
     if not machine.btf:
-        found.append("this kernel has no BTF (CONFIG_DEBUG_INFO_BTF)")
+        yield Lack("this kernel has no BTF (CONFIG_DEBUG_INFO_BTF)")
     if machine.lacking:
-        found.append(f"{', '.join(machine.lacking)} not found (apt-get install {' '.join(machine.lacking)})")
-    return found
+        yield Lack(f"{', '.join(machine.lacking)} not found", f"apt-get install {' '.join(machine.lacking)}")
 
 
 def loaded(names: Iterable[str]) -> list[str]:

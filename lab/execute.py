@@ -98,7 +98,10 @@ def choose(where: Where, ccas: set[str]) -> tuple[Literal["host", "lab"], Clock,
     """
     missing = hosts.missing(ccas) if where.kernel in ("auto", "host") else []
     if where.kernel == "host" and missing:
-        raise UsageError(f"this machine's kernel can't run this: {'; '.join(missing)}. --kernel lab can")
+        raise UsageError(
+            f"this machine's kernel can't run this: it lacks {'; '.join(map(str, missing))}. --kernel lab can; "
+            "`python -m lab doctor` says more"
+        )
     if where.kernel == "host" or (where.kernel == "auto" and not missing and where.clock != "virtual"):
         if where.clock == "virtual":
             raise UsageError("--clock virtual needs --kernel lab: a host's own clock can't be moved")

@@ -9,6 +9,7 @@ import pytest
 
 from lab import execute, hosts
 from lab.execute import Where, choose
+from lab.lack import Lack
 from topologies.errors import FairbedError, UsageError
 
 
@@ -21,7 +22,7 @@ def able(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def unable(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host kernel that lacks two things."""
-    monkeypatch.setattr(hosts, "missing", lambda ccas: ["root (use sudo)", "the qdisc netem (modprobe sch_netem)"])
+    monkeypatch.setattr(hosts, "missing", lambda ccas: [Lack("root", "use sudo"), Lack("the qdisc netem")])
 
 
 def test_auto_takes_a_host_that_can(able: None) -> None:
@@ -41,7 +42,7 @@ def test_the_lab_can_run_on_the_real_clock(able: None) -> None:
 
 
 def test_a_host_that_cant_is_refused_with_each_missing_thing(unable: None) -> None:
-    with pytest.raises(UsageError, match=r"root \(use sudo\); the qdisc netem .*--kernel lab can"):
+    with pytest.raises(UsageError, match=r"root \(use sudo\); the qdisc netem\. --kernel lab can; .*lab doctor"):
         choose(Where(kernel="host"), {"cubic"})
 
 
@@ -80,10 +81,17 @@ def test_silence_is_a_hang() -> None:
 
 def test_a_host_without_anything_says_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     monkeypatch.setattr(hosts, "_module", lambda name: False)
     monkeypatch.setattr(hosts, "OVS_SOCKET", Path("/nowhere"))
     monkeypatch.setattr(hosts, "has_algorithm", lambda cca: False)
-    text = "; ".join(hosts.missing(["ndm_tcp"]))
-    for part in ("root", "mnexec (install mininet)", "netem", "htb", "openvswitch datapath", "the algorithm ndm_tcp"):
+    text = "; ".join(map(str, hosts.missing(["ndm_tcp"])))
+    for part in (
+        "root",
+        "mnexec (sudo apt-get install mininet)",
+        "netem",
+        "htb",
+        "openvswitch datapath",
+        "the algorithm ndm_tcp",
+    ):
         assert part in text

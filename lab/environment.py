@@ -1,0 +1,43 @@
+"""Is this interpreter the one that set-up made? Asked before what it may lack is imported, to be said plainly."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from lab.lack import Lack
+
+PACKAGES = (
+    *("matplotlib", "networkx", "numpy", "plotly", "polars", "pydantic", "rich", "typer"),
+    *("ryu", "os_ken", "mininet"),
+)
+OLDEST_PYTHON = (3, 11)
+CHECKOUT = Path(__file__).resolve().parent.parent
+SETUP = "lab/setup.sh"
+
+
+def lacks() -> list[Lack]:
+    """Return what this interpreter lacks to run any of Fairbed's commands."""
+    if sys.version_info < OLDEST_PYTHON:
+        version = ".".join(map(str, sys.version_info[:2]))
+        return [Lack(f"Python 3.11 or newer: this is {version}", "install a newer one as /usr/bin/python3")]
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    return [Lack(f"this Python ({sys.executable}) has no {', '.join(missing)}", _remedy())] if missing else []
+
+
+def _remedy() -> str:
+    """Return how to come to the environment: it may be there, unused, or damaged, in which case it is made anew."""
+    environment = CHECKOUT / ".venv"
+    if not environment.exists():
+        return SETUP
+    if Path(sys.prefix).resolve() == environment.resolve():
+        return f"rm {environment.resolve()}/complete; {SETUP}"
+    return "source .venv/bin/activate"
+
+
+def check() -> None:
+    """End the program with one line when this interpreter can't run it."""
+    if found := lacks():
+        print(f"fairbed: {found[0]}; `python3 -m lab doctor` says all that is missing", file=sys.stderr)
+        sys.exit(1)
