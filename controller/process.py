@@ -6,7 +6,6 @@ import itertools
 import math
 import os
 import select
-import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 from controller import adaptive, frameworks, guest, ovsdb, plan
 from controller.app import Events, Switches, leave, messages, send, serve
 from controller.counters import Counters
+from controller.leaves import set_leaves
 from controller.shaping import port_setting
 from topologies.errors import FairbedError
 
@@ -330,14 +330,3 @@ def _in_queue(rule: plan.Rule, queue: int) -> plan.Rule:
         [name, queue if name == "set_queue" else number] for name, number in rule["actions"]
     ]
     return {**rule, "actions": actions}
-
-
-def set_leaves(lines: Sequence[str]) -> None:
-    """Set leaf qdiscs with one tc."""
-    if not lines:
-        return
-    done = subprocess.run(
-        ["tc", "-batch", "-"], input="".join(f"{line}\n" for line in lines), capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise FairbedError(f"tc could not set the queues' leaves: {done.stderr.strip()}")

@@ -9,21 +9,14 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from lab.netlink import (
-    INET_DIAG_BBRINFO,
-    INET_DIAG_INFO,
-    INET_DIAG_VEGASINFO,
-    RTM_NEWQDISC,
-    SOCK_DIAG_BY_FAMILY,
-    attributes,
-    messages,
-)
+from controller.netlink import RTM_NEWQDISC, TCA_KIND, TCMSG_BYTES, attributes, messages
+from lab.netlink import INET_DIAG_BBRINFO, INET_DIAG_INFO, INET_DIAG_VEGASINFO, SOCK_DIAG_BY_FAMILY
 from lab.record import EVENTS, FLOWS, QUEUES
 from lab.telemetry import FRAME
 
@@ -36,7 +29,6 @@ EVENT_FILES = (
 """Who writes events -> where. The controller's counters are samples, and come under "sampler"."""
 
 INET_DIAG_MSG_BYTES = 72
-TCMSG_BYTES = 20
 TCP_LISTEN = 10
 INFINITE_SSTHRESH = 0x7FFFFFFF
 UNLIMITED_PACING = 2**64 - 1
@@ -68,16 +60,19 @@ _FIELDS = [(name, struct.Struct("=" + form), offset) for name, (offset, form) in
 _BYTES_RECEIVED = next((layout, offset) for name, layout, offset in _FIELDS if name == "bytes_received")
 TCP_INFO_NEEDED_BYTES = 216
 
-TCA_KIND, TCA_OPTIONS, TCA_STATS2 = 1, 2, 7
+TCA_STATS2 = 7
 TCA_STATS_BASIC, TCA_STATS_QUEUE, TCA_STATS_APP = 1, 3, 4
-AQM_FIGURES: dict[str, tuple[int | None, int | None]] = {
-    "codel": (24, 12),  # struct tc_codel_xstats: ecn_mark, ldelay
-    "fq_codel": (12, None),  # struct tc_fq_codel_xstats, of the whole qdisc: ecn_mark; each flow has a delay of its own
-    "pie": (36, 8),  # struct tc_pie_xstats: ecn_mark, delay
-    "fq_pie": (16, None),  # struct tc_fq_pie_xstats: ecn_mark
-    "red": (12, None),  # struct tc_red_xstats: marked
+AQM_FIGURES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "codel": ((24,), (12,)),  # struct tc_codel_xstats: ecn_mark, ldelay
+    "fq_codel": ((12,), ()),  # struct tc_fq_codel_xstats, of the whole qdisc: ecn_mark; each flow has its own delay
+    "pie": ((36,), (8,)),  # struct tc_pie_xstats: ecn_mark, delay
+    "fq_pie": ((16,), ()),  # struct tc_fq_pie_xstats: ecn_mark
+    "red": ((12,), ()),  # struct tc_red_xstats: marked
+    "dualpi2": ((24, 28), (4, 8)),  # struct tc_dualpi2_xstats: ecn_mark and step_marks, delay_c and delay_l
 }
-"""Qdisc -> where its own statistics (linux/pkt_sched.h) have its ECN marks and its delay in µs."""
+"""Qdisc -> where its own statistics (linux/pkt_sched.h) have its ECN marks, which add up, and its delays in µs."""
+TCA_CAKE_STATS_TIN_STATS = 10
+TCA_CAKE_TIN_STATS_ECN_MARKED_PACKETS, TCA_CAKE_TIN_STATS_AVG_DELAY_US = 8, 19
 _U32 = struct.Struct("=I")
 _QUEUE = struct.Struct("=IIIII")  # qlen, backlog, drops, requeues, overlimits
 
@@ -177,12 +172,32 @@ def queue_row(body: memoryview) -> dict[str, Any] | None:
 def aqm_figures(kind: str, data: memoryview) -> dict[str, float | int | None]:
     """Return an AQM's own count of ECN marks and its sojourn time in ms, each None where it has none.
 
-    CoDel's sojourn time is that of the packet dequeued last, PIE's its current estimate of the queueing delay.
+    CoDel's sojourn time is that of the packet dequeued last, PIE's its current estimate of the queueing delay,
+    DualPI2's how long the packet at the head has waited, in the slower of its two queues, CAKE's a moving mean.
     """
-    marks_at, sojourn_at = AQM_FIGURES.get(kind, (None, None))
-    marks = None if marks_at is None or len(data) < marks_at + 4 else _U32.unpack_from(data, marks_at)[0]
-    sojourn = None if sojourn_at is None or len(data) < sojourn_at + 4 else _U32.unpack_from(data, sojourn_at)[0] / 1e3
-    return {"ecn_marks": marks, "sojourn_ms": sojourn}
+    if kind == "cake":
+        marks, sojourns_us = _cake_figures(data)
+    else:
+        marks, sojourns_us = (_numbers(data, places) for places in AQM_FIGURES.get(kind, ((), ())))
+    return {
+        "ecn_marks": sum(marks) if marks else None,
+        "sojourn_ms": max(sojourns_us) / 1e3 if sojourns_us else None,
+    }
+
+
+def _cake_figures(data: memoryview) -> tuple[list[int], list[int]]:
+    """Return the ECN marks and the mean sojourn time in µs of each of CAKE's tins, which are attributes."""
+    tins = attributes(attributes(data, 0).get(TCA_CAKE_STATS_TIN_STATS, memoryview(b"")), 0)
+    found = [attributes(tin, 0) for tin in tins.values()]
+    return (
+        [_U32.unpack_from(tin[TCA_CAKE_TIN_STATS_ECN_MARKED_PACKETS])[0] for tin in found],
+        [_U32.unpack_from(tin[TCA_CAKE_TIN_STATS_AVG_DELAY_US])[0] for tin in found],
+    )
+
+
+def _numbers(data: memoryview, places: Iterable[int]) -> list[int]:
+    """Return the 32-bit numbers at these places, as far as the kernel's structure reaches."""
+    return [_U32.unpack_from(data, place)[0] for place in places if len(data) >= place + 4]
 
 
 def frames(path: Path) -> Iterator[tuple[int, int, bytes]]:

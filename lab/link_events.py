@@ -10,7 +10,6 @@ import itertools
 import os
 import signal
 import socket
-import struct
 import sys
 import time
 import traceback
@@ -19,20 +18,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from controller.netlink import NETLINK_ROUTE, RTM_NEWQDISC, RTM_NEWTCLASS, change
 from controller.ovsdb import LOCAL, apply_queues
 from controller.plan import PortSetting
 from lab.event_line import event_line
 from lab.netem import Netem, htb_body, netem_body
-from lab.netlink import (
-    NETLINK_ROUTE,
-    NLM_F_ACK,
-    NLMSG_ERROR,
-    RTM_NEWQDISC,
-    RTM_NEWTCLASS,
-    Namespaces,
-    message,
-    messages,
-)
+from lab.netlink import Namespaces
 from lab.process import end_with_parent
 from topologies.errors import FairbedError
 
@@ -93,12 +84,7 @@ class Links:
             self._sockets[node] = self._namespaces.socket(
                 node, socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_ROUTE
             )
-        sock = self._sockets[node]
-        sock.send(message(kind, body, 1, NLM_F_ACK))
-        answered, _, content = next(messages(sock.recv(8192)))
-        (code,) = struct.unpack_from("=i", content)
-        if answered != NLMSG_ERROR or code:
-            raise FairbedError(f"cannot change {what}: {os.strerror(-code)}")
+        change(self._sockets[node], kind, body, what)
 
 
 def _port_setting(data: Mapping[str, Any]) -> PortSetting:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from controller.plan import PortSetting, QueueSetting
 from controller.queues import burst_bytes
 from lab.netem import HTB_QUANTUM, JITTER_REACH, Netem
-from lab.qdiscs import NETEM_MARGIN_PACKETS, RELEASE_DELAY_US, leaf
+from lab.qdiscs import NETEM_MARGIN_PACKETS, RED_MAX_RATE_BIT, RELEASE_DELAY_US, leaf
 from topologies.events import EdgeState
 from topologies.graph import edge_id, role
 from topologies.ports import macs, natural, ports
@@ -224,13 +224,13 @@ def queue_words(edge: Edge) -> str:
     >>> queue_words(Edge(rate_mbit=20.0, buffer_bytes=151400, aqm="codel", aqm_params={"target_ms": 2.5}, ecn=True))
     'codel limit 100 target 2500us ecn'
     """
-    assert edge.buffer_bytes is not None  # noqa: S101 - the schema asks for it
+    assert edge.buffer_bytes is not None and edge.rate_mbit is not None  # noqa: S101 - the schema asks for both
     words = [leaf(edge.aqm, edge.buffer_bytes)]
     words += [_parameter(name, value) for name, value in edge.aqm_params.items()]
     if edge.aqm in ("fq_codel", "codel", "pie", "fq_pie"):
         words.append("ecn" if edge.ecn else "noecn" if edge.aqm in ("fq_codel", "codel") else "")
-    elif edge.aqm == "red" and edge.ecn:
-        words.append("ecn")
+    elif edge.aqm == "red":
+        words += [f"bandwidth {round(min(edge.rate_mbit * 1e6, RED_MAX_RATE_BIT))}bit", "ecn" if edge.ecn else ""]
     return " ".join(word for word in words if word)
 
 

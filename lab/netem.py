@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab.netlink import align4
+from controller.netlink import TCA_KIND, TCA_OPTIONS, attribute, tc_header
 
 IN_ORDER_RATE_BYTES = 125_000_000_000
 """netem keeps packets in order only where it has a rate: one of 1 Tbit/s takes 12 ns for a full frame."""
@@ -28,7 +28,6 @@ HTB_CLASS = HANDLE | 1
 """The class of queue 0 in every HTB tree here, 1:1, as Open vSwitch numbers it."""
 HTB_QUANTUM = 1514
 
-TCA_KIND, TCA_OPTIONS = 1, 2
 TCA_NETEM_LOSS, TCA_NETEM_RATE, TCA_NETEM_RATE64 = 5, 6, 8
 TCA_NETEM_LATENCY64, TCA_NETEM_JITTER64, TCA_NETEM_SLOT, TCA_NETEM_PRNG_SEED = 10, 11, 12, 14
 NETEM_LOSS_GE = 2
@@ -36,7 +35,6 @@ TCA_HTB_PARMS, TCA_HTB_RATE64, TCA_HTB_CEIL64 = 1, 6, 7
 TC_LINKLAYER_ETHERNET = 1
 TICK_NS = 64
 """The scheduler's unit of time (PSCHED_SHIFT is 6)."""
-_TCMSG = struct.Struct("=BxxxiIII")
 
 
 @dataclass(frozen=True)
@@ -129,10 +127,6 @@ class Netem:
         return " ".join(words)
 
 
-def _attribute(kind: int, content: bytes) -> bytes:
-    return struct.pack("=HH", 4 + len(content), kind) + content + bytes(align4(len(content)) - len(content))
-
-
 def _share(percent: float) -> int:
     """Return a percentage as the kernel counts it, in 1/(2³² - 1)."""
     return round(percent / 100 * 0xFFFFFFFF)
@@ -144,21 +138,21 @@ def netem_body(ifindex: int, change: Netem, seed: int) -> bytes:
     The table of a distribution is not in it: the kernel keeps the one it has.
     """
     options = struct.pack("=IIIIII", 0, change.limit, _share(change.loss_pct), 0, 0, 0)
-    options += _attribute(TCA_NETEM_LATENCY64, struct.pack("=q", round(change.delay_us * 1e3)))
-    options += _attribute(TCA_NETEM_JITTER64, struct.pack("=q", round(change.jitter_us * 1e3)))
+    options += attribute(TCA_NETEM_LATENCY64, struct.pack("=q", round(change.delay_us * 1e3)))
+    options += attribute(TCA_NETEM_JITTER64, struct.pack("=q", round(change.jitter_us * 1e3)))
     if change.gemodel:
         p, r, loss_bad, loss_good = change.gemodel
         model = struct.pack("=IIII", _share(p), _share(r), _share(100 - loss_bad), _share(loss_good))
-        options += _attribute(TCA_NETEM_LOSS, _attribute(NETEM_LOSS_GE, model))
+        options += attribute(TCA_NETEM_LOSS, attribute(NETEM_LOSS_GE, model))
     rate = IN_ORDER_RATE_BYTES if change.in_order else 0
-    options += _attribute(TCA_NETEM_RATE, struct.pack("=IiIi", 0xFFFFFFFF if rate else 0, 0, 0, 0))
-    options += _attribute(TCA_NETEM_RATE64, struct.pack("=Q", rate)) if rate else b""
+    options += attribute(TCA_NETEM_RATE, struct.pack("=IiIi", 0xFFFFFFFF if rate else 0, 0, 0, 0))
+    options += attribute(TCA_NETEM_RATE64, struct.pack("=Q", rate)) if rate else b""
     if change.slot:
         least, largest, packets, size = change.slot
-        options += _attribute(TCA_NETEM_SLOT, struct.pack("=qqiiqq", least, largest or least, packets, size, 0, 0))
-    options += _attribute(TCA_NETEM_PRNG_SEED, struct.pack("=Q", seed))
-    header = _TCMSG.pack(0, ifindex, HANDLE, ROOT, 0)
-    return header + _attribute(TCA_KIND, b"netem\0") + _attribute(TCA_OPTIONS, options)
+        options += attribute(TCA_NETEM_SLOT, struct.pack("=qqiiqq", least, largest or least, packets, size, 0, 0))
+    options += attribute(TCA_NETEM_PRNG_SEED, struct.pack("=Q", seed))
+    header = tc_header(ifindex, HANDLE, ROOT)
+    return header + attribute(TCA_KIND, b"netem\0") + attribute(TCA_OPTIONS, options)
 
 
 def htb_body(ifindex: int, rate_mbit: float, burst_bytes: int) -> bytes:
@@ -168,9 +162,9 @@ def htb_body(ifindex: int, rate_mbit: float, burst_bytes: int) -> bytes:
     ticks = round(burst_bytes / (rate_bit / 8) * 1e9 / TICK_NS)
     spec = struct.pack("=BBHhHI", 0, TC_LINKLAYER_ETHERNET, 0, -1, 0, min(rate, 0xFFFFFFFF))
     parameters = spec + spec + struct.pack("=IIIII", ticks, ticks, HTB_QUANTUM, 0, 0)
-    options = _attribute(TCA_HTB_PARMS, parameters)
+    options = attribute(TCA_HTB_PARMS, parameters)
     if rate > 0xFFFFFFFF:
-        options += _attribute(TCA_HTB_RATE64, struct.pack("=Q", rate))
-        options += _attribute(TCA_HTB_CEIL64, struct.pack("=Q", rate))
-    header = _TCMSG.pack(0, ifindex, HTB_CLASS, HANDLE, 0)
-    return header + _attribute(TCA_KIND, b"htb\0") + _attribute(TCA_OPTIONS, options)
+        options += attribute(TCA_HTB_RATE64, struct.pack("=Q", rate))
+        options += attribute(TCA_HTB_CEIL64, struct.pack("=Q", rate))
+    header = tc_header(ifindex, HTB_CLASS, HANDLE)
+    return header + attribute(TCA_KIND, b"htb\0") + attribute(TCA_OPTIONS, options)

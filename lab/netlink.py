@@ -2,7 +2,7 @@
 
 A sample must cost little, because it is taken many times a second for every socket and queue: requests are built
 once, several go into one datagram, and the kernel's answers are stored as they come and decoded after the run.
-Layouts: ``linux/inet_diag.h``, ``linux/rtnetlink.h``, ``linux/netlink.h`` (all native byte order except addresses).
+Layouts: ``linux/inet_diag.h`` (native byte order except addresses); the rest is in ``controller/netlink.py``.
 """
 
 from __future__ import annotations
@@ -15,32 +15,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-NETLINK_ROUTE = 0
+from controller.netlink import RTM_GETQDISC, message, tc_header
+
 NETLINK_SOCK_DIAG = 4
-NLMSG_ERROR = 2
-NLM_F_REQUEST, NLM_F_ACK, NLM_F_ECHO = 1, 4, 8
 SOCK_DIAG_BY_FAMILY = 20
-RTM_NEWQDISC, RTM_GETQDISC, RTM_NEWTCLASS = 36, 38, 40
 CLONE_NEWNET = 0x40000000
 
 INET_DIAG_INFO, INET_DIAG_VEGASINFO, INET_DIAG_CONG, INET_DIAG_BBRINFO = 2, 3, 4, 16
-_NLMSGHDR = struct.Struct("=IHHII")
-_ATTRIBUTE = struct.Struct("=HH")
-_TCMSG = struct.Struct("=BxxxiIII")
 _DIAG_REQUEST = struct.Struct("=BBBxI")
 _DIAG_SOCKET = struct.Struct("!HH4s12x4s12x")
 
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-def align4(length: int) -> int:
-    """Return ``length`` rounded up to netlink's alignment."""
-    return (length + 3) & ~3
-
-
-def message(kind: int, body: bytes, sequence: int, flags: int = NLM_F_ECHO) -> bytes:
-    """Return one netlink request; without the echo flag a qdisc's answer goes to listeners only, not to who asked."""
-    return _NLMSGHDR.pack(_NLMSGHDR.size + len(body), kind, NLM_F_REQUEST | flags, sequence, 0) + body
 
 
 def socket_request(local: tuple[str, int], remote: tuple[str, int], sequence: int) -> bytes:
@@ -54,30 +39,7 @@ def socket_request(local: tuple[str, int], remote: tuple[str, int], sequence: in
 
 def qdisc_request(ifindex: int, parent: int, sequence: int) -> bytes:
     """Return the request for the qdisc below ``parent`` (0xFFFFFFFF: the root) of an interface, with its counters."""
-    return message(RTM_GETQDISC, _TCMSG.pack(socket.AF_UNSPEC, ifindex, 0, parent, 0), sequence)
-
-
-def messages(buffer: bytes) -> Iterator[tuple[int, int, memoryview]]:
-    """Yield (kind, sequence, body) of each netlink message in ``buffer``; stop at a truncated one."""
-    view, offset = memoryview(buffer), 0
-    while offset + _NLMSGHDR.size <= len(view):
-        length, kind, _flags, sequence, _pid = _NLMSGHDR.unpack_from(view, offset)
-        if length < _NLMSGHDR.size or offset + length > len(view):
-            return
-        yield kind, sequence, view[offset + _NLMSGHDR.size : offset + length]
-        offset += align4(length)
-
-
-def attributes(body: memoryview, offset: int) -> dict[int, memoryview]:
-    """Return the attributes that follow ``offset`` bytes of fixed header, by kind (the nested flag removed)."""
-    found: dict[int, memoryview] = {}
-    while offset + _ATTRIBUTE.size <= len(body):
-        length, kind = _ATTRIBUTE.unpack_from(body, offset)
-        if length < _ATTRIBUTE.size:
-            break
-        found[kind & 0x3FFF] = body[offset + _ATTRIBUTE.size : offset + length]
-        offset += align4(length)
-    return found
+    return message(RTM_GETQDISC, tc_header(ifindex, 0, parent), sequence)
 
 
 def enter_namespace(fd: int) -> None:

@@ -8,6 +8,7 @@ what ``--explain`` shows is what is run.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import resource
@@ -23,6 +24,7 @@ from mininet.link import Intf, Link
 from mininet.log import setLogLevel
 from mininet.net import Mininet
 
+from controller.leaves import BY_NETLINK, read_back, set_leaves
 from lab.claim import GROUP, delete_bridges, interfaces, remove_interfaces, vswitchd_runs
 from lab.link_events import Links
 from lab.netlink import Namespaces
@@ -100,13 +102,22 @@ def run(argv: Sequence[str], text: str = "", where: str = "") -> str:
 
 def check_queues(aqms: Iterable[str]) -> None:
     """Refuse queue managements that this machine's tc can't make, before anything is there to be taken down."""
-    for aqm in sorted(set(aqms) - {"fifo"}):
+    for aqm in sorted(set(aqms) - {"fifo", *BY_NETLINK}):
         asked = subprocess.run(
             ["tc", "qdisc", "add", "dev", "lo", "root", aqm, "help"], capture_output=True, text=True, check=False
         )
         if "Unknown qdisc" in asked.stderr:
             version = run(["tc", "-V"]).strip()
             raise UsageError(f"aqm {aqm}: this machine's tc ({version}) does not know it, a newer iproute2 would")
+
+
+def _complete(text: str) -> str:
+    """Return tc's JSON with the options of qdiscs that tc does not know: in their place it has what is no JSON."""
+    qdiscs = json.loads(re.sub(r"\[Unknown qdisc, optlen=\d+\]", "", text))
+    for qdisc in qdiscs:
+        if qdisc["kind"] in BY_NETLINK:
+            qdisc["options"] = read_back(qdisc["kind"], qdisc["dev"], qdisc["parent"])
+    return json.dumps(qdiscs)
 
 
 def switch_off_offloads(sock: socket.socket, interface: str) -> None:
@@ -214,8 +225,7 @@ class Network:
 
     def add_leaves(self) -> None:
         """Add the leaf qdiscs below the controller's classes, which must exist."""
-        if self._plan["leaves"]:
-            run(["tc", "-batch", "-"], "\n".join(self._plan["leaves"]) + "\n")
+        set_leaves(self._plan["leaves"])
 
     def namespaces(self) -> Namespaces:
         """Return the hosts' namespaces, to make sockets in."""
@@ -229,7 +239,7 @@ class Network:
 
     def tc_state(self) -> dict[str, str]:
         """Return what the kernel says of all qdiscs and classes, with counters, per namespace, as tc's JSON text."""
-        state = {"": run(["tc", "-s", "-j", "qdisc", "show"])}
+        state = {"": _complete(run(["tc", "-s", "-j", "qdisc", "show"]))}
         namespaces = self.namespaces()
         for node in self._descriptors:
             if self._plan["nodes"][node]["tc"]:
@@ -243,7 +253,7 @@ class Network:
         if self._net is None:
             return
         if not vswitchd_runs():  # or Mininet's own deleting would wait for it for ever
-            delete_bridges(switch.name for switch in self._net.switches)
+            delete_bridges([switch.name for switch in self._net.switches])
         self._net.stop()
         self._net = None
         # Pairs between switches, and between two stages of a wire: no host's namespace takes them along.

@@ -15,6 +15,10 @@ from topologies.units import PACKET_BYTES
 NETEM_MARGIN_PACKETS = 10_000
 """Beyond twice what a delay holds at the path's rate: netem must never drop by its limit, bursts included."""
 
+RED_MAX_BYTES = 1 << 25
+RED_MAX_RATE_BIT = 34_000_000_000
+"""The largest threshold and bandwidth that tc can say for RED."""
+
 RELEASE_DELAY_US = 1
 """The least delay before a bottleneck: any netem releases the sender's small-queue budget, as a network card does."""
 
@@ -30,6 +34,16 @@ def _packets(buffer_bytes: int) -> int:
     return max(1, buffer_bytes // PACKET_BYTES)
 
 
+def _red(size: int) -> str:
+    """Return RED's arguments: its thresholds are a twelfth and a quarter of the buffer.
+
+    The kernel counts the average in 32 bits with its fraction, so that large buffers need coarser steps and an end.
+    """
+    largest = min(max(size // 4, 6000), RED_MAX_BYTES)
+    least, step = max(largest // 3, 2000), max(1000, size // 250)
+    return f"red limit {size} avpkt {step} min {least} max {largest} burst {least * 5 // 3 // step + 1}"
+
+
 LEAVES: dict[str, Callable[[int], str]] = {
     "fifo": lambda size: f"bfifo limit {size}",
     "codel": lambda size: f"codel limit {_packets(size)}",
@@ -39,10 +53,7 @@ LEAVES: dict[str, Callable[[int], str]] = {
     "fq": lambda size: f"fq limit {_packets(size)} flow_limit {_packets(size)}",
     "sfq": lambda size: f"sfq limit {_packets(size)}",
     "cake": lambda size: f"cake unlimited besteffort memlimit {2 * size}",
-    "red": lambda size: (
-        f"red limit {size} avpkt 1000 min {max(size // 12, 2000)} max {max(size // 4, 6000)} "
-        f"burst {max(size // 12, 2000) * 5 // 3 // 1000 + 1}"
-    ),
+    "red": _red,
     "dualpi2": lambda size: f"dualpi2 limit {_packets(size)}",
 }
 """AQM name -> a leaf with room for ``size`` bytes. A new AQM is one entry. Memory limits count the kernel's own

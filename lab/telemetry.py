@@ -14,14 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.netlink import (
-    NETLINK_ROUTE,
-    NETLINK_SOCK_DIAG,
-    Namespaces,
-    align4,
-    qdisc_request,
-    socket_request,
-)
+from controller.netlink import NETLINK_ROUTE, align4
+from lab.netlink import NETLINK_SOCK_DIAG, Namespaces, qdisc_request, socket_request
 
 FRAME = struct.Struct("<qqI")
 """Header of a sample: its time and its lateness in ns, the length of what follows in bytes."""

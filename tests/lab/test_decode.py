@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controller.netlink import message
 from lab import decode, netlink
 from lab.record import FLOWS, QUEUES
 from lab.telemetry import FRAME
@@ -46,7 +47,7 @@ def tcp_info(**values: int) -> bytes:
 def socket_answer(sequence: int, info: bytes, *, state: int = 1, more: bytes = b"") -> bytes:
     """Return the kernel's answer about one socket."""
     head = bytes([2, state]) + bytes(70)
-    return netlink.message(20, head + attribute(netlink.INET_DIAG_INFO, info) + more, sequence)
+    return message(20, head + attribute(netlink.INET_DIAG_INFO, info) + more, sequence)
 
 
 def queue_answer(sequence: int) -> bytes:
@@ -54,7 +55,7 @@ def queue_answer(sequence: int) -> bytes:
     stats = attribute(1, struct.pack("=QIxxxx", 1_514_000, 1000)) + attribute(
         3, struct.pack("=IIIII", 3, 4542, 17, 0, 25)
     )
-    return netlink.message(36, bytes(20) + attribute(7, stats), sequence)
+    return message(36, bytes(20) + attribute(7, stats), sequence)
 
 
 def frame(t_ns: int, data: bytes, late_ns: int = 0) -> bytes:
@@ -113,8 +114,8 @@ def test_bbr_gains_are_in_256ths() -> None:
 
 
 def test_sockets_that_are_not_there_give_no_row(tmp_path: Path) -> None:
-    error = netlink.message(2, struct.pack("=i", -2) + bytes(16), 0)
-    time_wait = netlink.message(20, bytes([2, 6]) + bytes(70), 0)
+    error = message(2, struct.pack("=i", -2) + bytes(16), 0)
+    time_wait = message(20, bytes([2, 6]) + bytes(70), 0)
     listener = socket_answer(1, tcp_info(state=10, bytes_received=5), state=10)
     flows, _, _ = decoded(tmp_path, frame(0, error), frame(1, time_wait + listener))
     assert flows.height == 0 and flows.schema == FLOWS.schema
@@ -159,6 +160,11 @@ def test_events_of_both_sources_are_on_the_runs_clock(tmp_path: Path) -> None:
         ("fq_pie", [900, 5, 0, 0, 17, 0, 0, 0, 0], 17, None),
         # early, pdrop, other, marked
         ("red", [1, 2, 3, 19], 19, None),
+        # prob, delay_c, delay_l, packets_in_c, packets_in_l, maxq, ecn_mark, step_marks, credit, memory …
+        ("dualpi2", [1, 16_000, 900, 5, 6, 60, 23, 4, 0, 0, 0, 0], 27, 16.0),
+        # tins (10) { the first (1) { marks (8), mean delay (19) } }, each attribute with its length and kind
+        ("cake", [24 | 10 << 16, 20 | 1 << 16, 8 | 8 << 16, 29, 8 | 19 << 16, 4_750], 29, 4.75),
+        ("cake", [], None, None),
         ("bfifo", [], None, None),
         ("codel", [1514, 3], None, None),
     ],

@@ -1,7 +1,6 @@
 """Every topology in the lab kernel: a lone flow fills the bottleneck's buffer, and packets are lost only there."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -118,22 +117,6 @@ def test_lossy_runs_repeat_bit_for_bit(experiment: Callable[..., Run]) -> None:
     assert first.queues.equals(second.queues)
     other = experiment("wifi", *options, "--seed", 2, out="other")
     assert not first.flows.equals(other.flows)
-
-
-def test_an_aqm_that_tc_does_not_know_is_refused_before_anything_starts(
-    command: Callable[..., Any], tmp_path: Path
-) -> None:
-    """Debian 12's iproute2 has no dualpi2."""
-    if (
-        "Unknown"
-        not in subprocess.run(
-            ["tc", "qdisc", "add", "dev", "lo", "root", "dualpi2", "help"], capture_output=True, text=True, check=False
-        ).stderr
-    ):
-        pytest.skip("this tc knows it")
-    done = command("experiments.dumbbell", "--aqm", "dualpi2", "--kernel", "lab", "--out", tmp_path / "run")
-    assert done.status == 2
-    assert "aqm dualpi2: this machine's tc" in done.stderr
 
 
 COMMANDS = """
