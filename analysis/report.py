@@ -40,7 +40,7 @@ from lab.record import RecordError, Run
 from topologies.errors import UsageError
 from topologies.units import format_size
 
-__all__ = ["report_html", "write_report"]
+__all__ = ["page_style", "report_html", "write_report"]
 
 Array = NDArray[np.float64]
 
@@ -115,6 +115,11 @@ def report_html(runs: Sequence[Run]) -> str:
             f"<script>{_asset('report.js')}</script></body></html>",
         ]
     )
+
+
+def page_style() -> str:
+    """Return the style sheet of Fairbed's pages."""
+    return _asset("report.css")
 
 
 def _asset(name: str) -> str:

@@ -24,8 +24,8 @@ from typing import IO, Any, Literal
 from controller.guest import check as check_application
 from controller.plan import write as write_controller_plan
 from lab import decode, hosts, provenance, verdict
-from lab.guest import GUEST, Bind, Clock, Guest, Job, guest_environment
-from lab.kernels import CHECKOUT, compile_sources, lab_kernel
+from lab.guest import GUEST, Clock, Guest
+from lab.kernels import CHECKOUT, checkout_job, compile_sources, lab_kernel
 from lab.plan import make_plan
 from lab.record import Run
 from lab.scenario import Scenario
@@ -200,20 +200,8 @@ def _started(kernel: str, clock: Clock, where: Where, scenario: Scenario, run: R
 @contextmanager
 def _in_guest(clock: Clock, where: Where, scenario: Scenario, run: Run, log: IO[bytes]) -> Iterator[IO[bytes]]:
     compile_sources()
-    checkout, environment, record = GUEST / "checkout", GUEST / "environment", GUEST / "run"
-    job = Job(
-        argv=[f"{environment}/bin/python", "-m", "lab.inside", "--openvswitch", "--", "-m", "lab.runner", str(record)],
-        cwd=checkout,
-        environment=guest_environment(environment),
-        binds=[
-            Bind(CHECKOUT, checkout, writable=False),
-            Bind(Path(sys.prefix).resolve(), environment, writable=False),
-            Bind(run.path.resolve(), record),
-        ],
-        seed=scenario.seed,
-        clock=clock,
-        memory_mb=where.memory_mb,
-    )
+    words = ["-m", "lab.inside", "--openvswitch", "--", "-m", "lab.runner", str(GUEST / "run")]
+    job = checkout_job(words, run.path, scenario.seed, clock, where.memory_mb)
     with Guest(lab_kernel(), job) as guest:
         assert guest.stdout is not None and guest.stderr is not None  # noqa: S101 - no tty was asked for
         copier = threading.Thread(target=_copy, args=(guest.stderr, log), daemon=True)
