@@ -47,6 +47,9 @@ SYSCTLS = {
 MODULES = ("veth", "sch_netem", "sch_htb", "sch_ingress", "cls_matchall", "act_mirred", "tcp_diag", "inet_diag")
 """What the kernel loads by itself for every run, those that use others first."""
 
+DATAPATH = "ovs-system"
+"""The kernel's part of all bridges; the daemon makes it with the first and deletes it with the last."""
+
 VSWITCHD_PID = Path("/var/run/openvswitch/ovs-vswitchd.pid")
 FLOCK = struct.Struct("hhqqi4x")
 """struct flock of fcntl(2): type, whence, start, length, pid."""
@@ -153,12 +156,25 @@ def vswitchd_runs() -> bool:
     return True
 
 
-def delete_bridges(names: Iterable[str]) -> None:
-    """Delete bridges; without Open vSwitch's daemon only from the database, or this would wait for it for ever."""
+def delete_bridges(names: Sequence[str]) -> None:
+    """Delete bridges of ours, in place of Open vSwitch's daemon too when that is dead."""
     words = [word for name in names for word in ("--", "--if-exists", "del-br", name)]
-    patience = [f"--timeout={OVSDB_DEADLINE_S}", *([] if vswitchd_runs() else ["--no-wait"])]
+    alive = vswitchd_runs()
+    patience = [f"--timeout={OVSDB_DEADLINE_S}", *([] if alive else ["--no-wait"])]
     if words:
         subprocess.run(["ovs-vsctl", *patience, *words], capture_output=True, check=False)
+    if not alive:
+        _delete_remains(names)
+
+
+def _delete_remains(names: Iterable[str]) -> None:
+    """Delete what a dead daemon has left of bridges; without any bridge left its successor would not do it."""
+    commands = [["del-if", DATAPATH, name] for name in names] if bridges(LOCAL) else [["del-dp", DATAPATH]]
+    for command in commands:
+        subprocess.run(["ovs-dpctl", *command], capture_output=True, check=False)
+    for name in names:
+        for kind in ("mgmt", "snoop"):
+            VSWITCHD_PID.with_name(f"{name}.{kind}").unlink(missing_ok=True)
 
 
 # ---- the lock

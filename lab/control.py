@@ -138,7 +138,10 @@ def report(raw: Path, kind: str, subject: str = "") -> None:
 @contextmanager
 def guarded_switches(raw: Path) -> Iterator[None]:
     """Raise a FairbedError in the main thread, whatever it waits for, when Open vSwitch's daemon ends."""
-    pidfd = os.pidfd_open(int(VSWITCHD_PID.read_text()))
+    try:
+        pidfd = os.pidfd_open(int(VSWITCHD_PID.read_text()))
+    except (OSError, ValueError):
+        raise FairbedError("Open vSwitch's daemon, ovs-vswitchd, is not running") from None
     leave_read, leave_write = os.pipe()
 
     def watch() -> None:

@@ -147,11 +147,11 @@ def carry_out(plan: Mapping[str, Any], raw: Path) -> None:
         names = check_available(plan["flows"])
         check_queues(queue["aqm"] for queue in plan["queues"].values())
         flows: list[Mapping[str, Any]] = [{**flow, "kernel_cca": names[flow["kernel_cca"]]} for flow in plan["flows"]]
+        stack.enter_context(guarded_switches(raw))
         tell(phase="network")
         network = stack.enter_context(Network(plan, LISTEN, lambda ready: tell(nodes=ready, of=len(plan["nodes"]))))
         tell(phase="controller")
         controller = stack.enter_context(Controller(plan, raw, LISTEN, lambda words: tell(fault=words)))
-        stack.enter_context(guarded_switches(raw))
         network.add_leaves()
         tell(phase="calibration")
         facts = {

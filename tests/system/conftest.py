@@ -1,6 +1,7 @@
 """Fixtures of the tests that run the real thing: Mininet, Open vSwitch, the controller and the module in the lab."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,8 @@ import pytest
 from analysis import Run
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+KERNEL = os.environ.get("FAIRBED_TEST_KERNEL", "lab")
+"""Where the dumbbell runs: "host" for this machine's own kernel (make test-host)."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +46,20 @@ def command() -> Command:
     return run
 
 
+def record(command: Command, out: Path, kernel: str, *options: object) -> Run:
+    """Run the dumbbell experiment on a kernel with these options and return its record."""
+    done = command("experiments.dumbbell", "--kernel", kernel, "--out", out, "--json", *options)
+    assert done.status == 0, done.stderr
+    json.loads(done.stdout)
+    return Run.open(out)
+
+
 @pytest.fixture(scope="session")
 def dumbbell(command: Command, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
     """Return a function that runs the dumbbell experiment with these options and gives its record."""
 
-    def run(*options: object, kernel: str = "lab") -> Run:
-        out = tmp_path_factory.mktemp("runs") / "run"
-        done = command("experiments.dumbbell", "--kernel", kernel, "--out", out, "--json", *options)
-        assert done.status == 0, done.stderr
-        json.loads(done.stdout)
-        return Run.open(out)
+    def run(*options: object, kernel: str = KERNEL) -> Run:
+        return record(command, tmp_path_factory.mktemp("runs") / "run", kernel, *options)
 
     return run
 

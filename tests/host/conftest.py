@@ -1,0 +1,26 @@
+"""Tests of runs on a host's kernel: this machine's where that can, else one in a lab kernel (make test-host)."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from analysis import Run
+from lab import hosts
+from lab.doctor import CCAS
+from tests.system.conftest import Command, command, record
+
+__all__ = ["command", "on_host"]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def able() -> None:
+    """Skip where this kernel can't carry a run."""
+    if lacks := hosts.missing(CCAS):
+        pytest.skip(f"this kernel lacks {lacks[0]}: `make test-host` runs these inside a lab kernel then")
+
+
+@pytest.fixture
+def on_host(command: Command, tmp_path: Path) -> Callable[..., Run]:
+    """Return a function that runs the dumbbell on this kernel with these options and gives its record."""
+    return lambda *options: record(command, tmp_path / "run", "host", *options)

@@ -1,0 +1,143 @@
+"""Whatever is killed, and whenever: after ``lab clean`` the machine is as it was."""
+
+import json
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.claim import CLAIM, VSWITCHD_PID, vswitchd_runs
+from tests.host.machine import differences, snapshot
+from tests.system.conftest import CHECKOUT, Command
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+
+VICTIMS = ("experiment", "runner", "controller", "vswitchd", "traffic", "iperf3")
+"""The sampler is the runner itself."""
+
+MOMENTS = 50
+IN_EVERY_RUN = len(VICTIMS)
+LATEST_S = {"experiment": 9.0, "runner": 7.0, "controller": 6.0, "vswitchd": 8.0, "traffic": 5.0, "iperf3": 4.0}
+"""Of the moment, counted from when the victim is first there; the run goes on for longer."""
+
+DEADLINE_S = 60.0
+
+
+def children(parent: int) -> list[int]:
+    """Return a process's children."""
+    stats = [(int(path.name), words(int(path.name), "stat")) for path in Path("/proc").glob("[0-9]*")]
+    return sorted(pid for pid, stat in stats if stat and int(stat.rpartition(")")[2].split()[1]) == parent)
+
+
+def words(pid: int, file: str = "cmdline") -> str:
+    """Return what a process's file says, nothing when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/{file}").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def find(victim: str, experiment: int) -> int | None:
+    """Return the victim's process id, None as long as it isn't there."""
+    if victim == "experiment":
+        return experiment
+    if victim == "vswitchd":
+        return int(VSWITCHD_PID.read_text())
+    runners = [pid for pid in children(experiment) if "lab.runner" in words(pid)]
+    own = [pid for runner in runners for pid in children(runner)]
+    traffic = [pid for pid in own if "lab.runner" in words(pid)]
+    found = {
+        "runner": runners,
+        "controller": [pid for pid in own if "-m controller" in words(pid)],
+        "traffic": traffic,
+        "iperf3": [pid for parent in traffic for pid in children(parent) if "iperf3" in words(pid)],
+    }[victim]
+    return found[0] if found else None
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    """Return what the condition gives once it gives anything."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "what was waited for did not come"
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture(scope="session")
+def as_it_was(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The machine before the first of these tests."""
+    return snapshot(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture
+def switches_on() -> Iterator[Callable[[], None]]:
+    """Give a function that starts Open vSwitch's daemon as it had been started, if it is dead."""
+    argv = Path(f"/proc/{VSWITCHD_PID.read_text().strip()}/cmdline").read_text().rstrip("\0").split("\0")
+
+    def start() -> None:
+        if not vswitchd_runs():
+            subprocess.run(argv, check=True)
+            subprocess.run(["ovs-vsctl", "--timeout=20", "list-br"], check=True, capture_output=True)
+
+    yield start
+    start()
+
+
+def started(out: Path, *options: str) -> "subprocess.Popen[str]":
+    """Start the dumbbell on this kernel."""
+    argv = [
+        sys.executable,
+        "-m",
+        "experiments.dumbbell",
+        "--kernel",
+        "host",
+        "--duration",
+        "60s",
+        "--out",
+        str(out),
+        *options,
+    ]
+    return subprocess.Popen(argv, cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param(n, marks=[pytest.mark.slow] if n >= IN_EVERY_RUN else [], id=f"{n}-{VICTIMS[n % len(VICTIMS)]}")
+        for n in range(MOMENTS)
+    ],
+)
+def test_nothing_is_left_after_clean(
+    moment: int, as_it_was: dict[str, Any], switches_on: Callable[[], None], command: Command, tmp_path: Path
+) -> None:
+    victim = VICTIMS[moment % len(VICTIMS)]
+    delay_s = random.Random(moment).uniform(0, LATEST_S[victim])  # noqa: S311
+    experiment = started(tmp_path / "run", *(["--generator", "iperf3"] if victim == "iperf3" else []))
+    pid = wait_for(lambda: find(victim, experiment.pid) or experiment.poll() is not None)
+    assert experiment.poll() is None, experiment.communicate()[1]
+    time.sleep(delay_s)
+    os.kill(pid, signal.SIGKILL)
+    stage = CLAIM.read_text()[:40] if CLAIM.exists() else "nothing claimed"
+    if victim in ("controller", "traffic", "iperf3"):  # the run goes on without it
+        time.sleep(0.5)
+        experiment.send_signal(signal.SIGINT)
+    _, errors = experiment.communicate(timeout=DEADLINE_S)
+    if victim == "vswitchd":
+        switches_on()
+    done = command("lab", "clean")
+    print(
+        f"{victim} killed {delay_s:.2f} s after it came ({stage}); {shlex.quote(errors[-200:])}; clean: {done.stdout}"
+    )
+    assert done.status == 0, done.stderr
+    assert "Traceback" not in errors
+    found = differences(as_it_was, snapshot(tmp_path.parent))
+    assert found == {}, json.dumps(found, indent=1)
