@@ -5,8 +5,14 @@
 Nothing here needs root. matplotlib is imported when a figure is first asked for, not before.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from lab import environment
+
+if sys.argv[:1] == ["-m"]:  # as a command, before it imports what may not be there
+    environment.check()
 
 from analysis.differences import first_difference
 from analysis.groups import Group, group_runs

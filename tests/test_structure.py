@@ -17,7 +17,7 @@ ALLOWED = {
     "experiments": {"topologies", "controller", "lab", "analysis", "experiments"},
 }
 OURS = set(ALLOWED)
-OF_THE_LAB_FOR_ANALYSIS = {"lab.commandline", "lab.execute", "lab.record", "lab.scenario"}
+OF_THE_LAB_FOR_ANALYSIS = {"lab.commandline", "lab.environment", "lab.execute", "lab.record", "lab.scenario"}
 """The record's format; how commands end; and, for `replay` alone, running a scenario again."""
 
 NETWORK_BUILDERS = {"topologies/mininet_topo.py", "lab/network.py", "lab/nodes.py", "lab/up.py"}

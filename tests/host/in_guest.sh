@@ -4,4 +4,5 @@
 set -e
 mount -t tmpfs tmp /tmp
 mount -t tmpfs tmp /var/tmp
+export HOME=/root # where the caches of libraries are, which are no trace of a run
 exec .venv/bin/python -m pytest -p no:cacheprovider --color=no "$@"

@@ -6,7 +6,6 @@ import random
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,8 @@ import pytest
 
 from lab.claim import CLAIM, VSWITCHD_PID, vswitchd_runs
 from tests.host.machine import differences, snapshot
-from tests.system.conftest import CHECKOUT, Command
+from tests.host.processes import ended, find, started, wait_for
+from tests.system.conftest import Command
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
@@ -27,49 +27,6 @@ MOMENTS = 50
 IN_EVERY_RUN = len(VICTIMS)
 LATEST_S = {"experiment": 9.0, "runner": 7.0, "controller": 6.0, "vswitchd": 8.0, "traffic": 5.0, "iperf3": 4.0}
 """Of the moment, counted from when the victim is first there; the run goes on for longer."""
-
-DEADLINE_S = 60.0
-
-
-def children(parent: int) -> list[int]:
-    """Return a process's children."""
-    stats = [(int(path.name), words(int(path.name), "stat")) for path in Path("/proc").glob("[0-9]*")]
-    return sorted(pid for pid, stat in stats if stat and int(stat.rpartition(")")[2].split()[1]) == parent)
-
-
-def words(pid: int, file: str = "cmdline") -> str:
-    """Return what a process's file says, nothing when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/{file}").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return ""
-
-
-def find(victim: str, experiment: int) -> int | None:
-    """Return the victim's process id, None as long as it isn't there."""
-    if victim == "experiment":
-        return experiment
-    if victim == "vswitchd":
-        return int(VSWITCHD_PID.read_text())
-    runners = [pid for pid in children(experiment) if "lab.runner" in words(pid)]
-    own = [pid for runner in runners for pid in children(runner)]
-    traffic = [pid for pid in own if "lab.runner" in words(pid)]
-    found = {
-        "runner": runners,
-        "controller": [pid for pid in own if "-m controller" in words(pid)],
-        "traffic": traffic,
-        "iperf3": [pid for parent in traffic for pid in children(parent) if "iperf3" in words(pid)],
-    }[victim]
-    return found[0] if found else None
-
-
-def wait_for(condition: Callable[[], Any]) -> Any:
-    """Return what the condition gives once it gives anything."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "what was waited for did not come"
-        time.sleep(0.02)
-    return found
 
 
 @pytest.fixture(scope="session")
@@ -90,23 +47,6 @@ def switches_on() -> Iterator[Callable[[], None]]:
 
     yield start
     start()
-
-
-def started(out: Path, *options: str) -> "subprocess.Popen[str]":
-    """Start the dumbbell on this kernel."""
-    argv = [
-        sys.executable,
-        "-m",
-        "experiments.dumbbell",
-        "--kernel",
-        "host",
-        "--duration",
-        "60s",
-        "--out",
-        str(out),
-        *options,
-    ]
-    return subprocess.Popen(argv, cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +70,7 @@ def test_nothing_is_left_after_clean(
     if victim in ("controller", "traffic", "iperf3"):  # the run goes on without it
         time.sleep(0.5)
         experiment.send_signal(signal.SIGINT)
-    _, errors = experiment.communicate(timeout=DEADLINE_S)
+    _, errors = ended(experiment)
     if victim == "vswitchd":
         switches_on()
     done = command("lab", "clean")
