@@ -86,7 +86,8 @@ def test_a_claim_that_was_cut_off_names_nothing(place: Path) -> None:
 
 def test_a_plans_interfaces_and_modules() -> None:
     plan = plan_of("bbr", aqm="codel")
-    made = {line.split()[3] for line in plan["links"]} | {line.rsplit(" ", 1)[1] for line in plan["links"]}
+    pairs = [line for line in plan["links"] if " peer " in line]
+    made = {line.split()[3] for line in pairs} | {line.split()[-1] for line in pairs}
     outside = {name for name in made if not name.startswith(("snd", "rcv"))}
     assert set(claim.interfaces(plan)) == outside != set()
     assert {"tcp_bbr", "sch_codel", "sch_netem", "veth"} <= set(claim.modules(plan))
