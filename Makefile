@@ -5,7 +5,7 @@
 PYTHON := .venv/bin/python
 CODE := topologies lab controller analysis experiments tests benchmarks
 
-.PHONY: help setup test-setup dumbbell test lint unit system lab-debug test-stock bench calibrate clean
+.PHONY: help setup test-setup dumbbell test lint unit system lab-debug test-stock bench calibrate articles clean
 help:
 	@sed -n 's/^# make/make/p' Makefile
 
@@ -51,6 +51,10 @@ bench: setup
 # make calibrate  measure links against what was configured, and write docs/calibration.md (nine minutes)
 calibrate: setup
 	$(PYTHON) -m experiments.calibrate
+
+# make articles   test what was published about NDM-TCP, and write docs/articles.md (an hour; goes on where it was interrupted)
+articles: setup
+	$(PYTHON) -m experiments.articles --report runs/articles/report.html --page docs/articles.md
 
 # make clean      remove what this checkout made; the cache stays (lab/setup.sh --where)
 clean:
