@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -213,8 +213,9 @@ def _in_guest(clock: Clock, where: Where, scenario: Scenario, run: Run, log: IO[
 
 def _copy(source: IO[bytes], target: IO[bytes]) -> None:
     for chunk in iter(lambda: source.read(4096), b""):
-        target.write(chunk)
-        target.flush()
+        with suppress(OSError):  # no space left: the runner, which comes to say so itself, must not wait for a reader
+            target.write(chunk)
+            target.flush()
 
 
 @contextmanager
