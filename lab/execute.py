@@ -154,6 +154,7 @@ def execute(
     run.write_info(info)
     ending = _Ending()
     ending.hear({"phase": "boot"})
+    slept_before_s = slept_s()
     try:
         progress({"where": kernel, "clock": clock, "why": reason})
         with _started(kernel, clock, where, scenario, run) as words:
@@ -167,11 +168,17 @@ def execute(
         ending.error = ending.error or str(error)
         ending.exit_status = ending.exit_status or error.exit_status
     finally:
+        ending.faults += verdict.sleep_problems(clock, slept_s() - slept_before_s)
         _finish(run, plan, info, ending)
     if ending.status != "complete":
         kind = UsageError if ending.exit_status == UsageError.exit_status else FairbedError
         raise kind(ending.error or "the run ended without saying why")
     return run
+
+
+def slept_s() -> float:
+    """Return for how long this machine has been suspended since its boot, in s: one clock goes on then."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 def _application(where: Where, controller: Mapping[str, Any]) -> dict[str, str]:

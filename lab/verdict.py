@@ -35,8 +35,8 @@ BUSY_SHARE = 0.95
 TORN_SHARE = 0.02
 """Of a queue's samples; with segmentation offloads on nearly all have packets above the MTU."""
 
-SUSPENDED_S = 0.01
-"""A clock that went on without the run for longer than this makes the run suspect."""
+SUSPENDED_S = 0.1
+"""A machine that slept for longer than this during a run on a real clock makes the run suspect."""
 
 LATE_NS = 5_000_000
 LATE_SHARE = 0.01
@@ -179,6 +179,13 @@ def cpu_problems(run: Run) -> list[str]:
     idle = spent[3] + spent[4]
     busy = 1 - idle / max(1, sum(spent))
     return [f"the processors were busy for {busy:.0%} of the run"] if busy > BUSY_SHARE else []
+
+
+def sleep_problems(clock: str, slept_s: float) -> list[str]:
+    """Return a reason when the machine was suspended while a real clock should have run."""
+    if clock != "real" or slept_s <= SUSPENDED_S:
+        return []
+    return [f"this machine was suspended for {slept_s:.1f} s during the run"]
 
 
 def flow_problems(plan: Mapping[str, Any], run: Run) -> list[str]:

@@ -95,3 +95,7 @@ def test_a_host_without_anything_says_all(monkeypatch: pytest.MonkeyPatch) -> No
         "the algorithm ndm_tcp",
     ):
         assert part in text
+
+
+def test_how_long_this_machine_has_slept_does_not_grow_while_it_is_awake() -> None:
+    assert abs(execute.slept_s() - execute.slept_s()) < 0.001

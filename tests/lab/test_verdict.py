@@ -171,3 +171,15 @@ def test_busy_processors_make_a_real_clocks_run_suspect(run: Run, idle: int, clo
     run.write_info({"environment": {"clock": clock}})
     (run.raw / "cpu.json").write_text(json.dumps([[0] * 8, [100 - idle, 0, 0, idle, 0, 0, 0, 0]]))
     assert judge(run)[0] == status
+
+
+@pytest.mark.parametrize(
+    ("clock", "slept_s", "found"),
+    [
+        ("real", 12.34, ["this machine was suspended for 12.3 s during the run"]),
+        ("real", 0.0, []),
+        ("virtual", 9.0, []),
+    ],
+)
+def test_a_machine_that_slept_makes_a_real_clocks_run_suspect(clock: str, slept_s: float, found: list[str]) -> None:
+    assert verdict.sleep_problems(clock, slept_s) == found
