@@ -5,7 +5,7 @@
 PYTHON := .venv/bin/python
 CODE := topologies lab controller analysis experiments tests benchmarks
 
-.PHONY: help setup test-setup dumbbell test lint unit system lab-debug test-stock bench calibrate articles clean
+.PHONY: help setup test-setup dumbbell test lint unit system lab-debug test-stock test-host bench calibrate articles clean
 help:
 	@sed -n 's/^# make/make/p' Makefile
 
@@ -39,6 +39,10 @@ lab-debug: test-setup
 # make test-stock NDM-TCP on the Debian kernels of this machine, in QEMU
 test-stock: test-setup
 	$(PYTHON) -m pytest -m slow -s tests/kernel/test_stock_kernel.py
+
+# make test-host  runs on a host's own kernel: this machine's where it can, else a lab kernel plays it (half an hour)
+test-host: test-setup
+	tests/host/run.sh
 
 test: lint
 	$(PYTHON) -m pytest --doctest-modules topologies lab analysis controller experiments tests
