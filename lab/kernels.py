@@ -61,5 +61,5 @@ def lab_kernel() -> LabKernel:
         [str(BUILD), str(cache_directory() / "kernel")], stdout=subprocess.PIPE, text=True, check=False
     )
     if built.returncode:
-        raise GuestError("there is no lab kernel; the reason is above, `make setup` tries again")
+        raise GuestError("there is no lab kernel, for the reason above; `python -m lab doctor` says what is missing")
     return LabKernel(Path(built.stdout.strip().splitlines()[-1]))
