@@ -52,7 +52,7 @@ bench: setup
 	$(PYTHON) -m benchmarks.dumbbell
 	$(PYTHON) -m benchmarks.analysis
 
-# make calibrate  measure links against what was configured, and write docs/calibration.md (nine minutes)
+# make calibrate  measure links against what was configured, and write docs/calibration.md (ten minutes)
 calibrate: setup
 	$(PYTHON) -m experiments.calibrate
 

@@ -82,6 +82,21 @@ def report_command(
     print(write_report(_open_all(runs), output))
 
 
+@app.command("explain")
+def explain_command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")], as_json: Json = False
+) -> None:
+    """Print what each link was asked to be, beside what the kernel said it was; mark what differs."""
+    from analysis.settings import settings, settings_table
+
+    found = settings(Run.open(run))
+    if as_json:
+        print(json.dumps([one._asdict() | {"differs": one.differs} for one in found], indent=2))
+        return
+    _console().print(settings_table(found))
+    print(f"{sum(one.differs for one in found)} of {len(found)} values differ from what was asked for")
+
+
 @app.command("digest")
 def digest_command(runs: Runs) -> None:
     """Print one hash per run over its data: the same for the same data, whatever the machine."""

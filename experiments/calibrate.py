@@ -206,7 +206,7 @@ def calibrate(
             number, point = numbered
             if point.buffer_bytes > MAX_BUFFER_BYTES:
                 return SKIPPED
-            return measure(point, Path(directory, str(number)), seed, memory)
+            return measure(point, Path(directory, str(number)), seed + number, memory)
 
         results = pool.map(one, enumerate(points))
         found = list(track(results, "links", len(points), console=console, disable=not console.is_terminal))

@@ -103,7 +103,8 @@ def trains(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the packet trains that measure the bottlenecks: one for each bottleneck that has one queue.
 
     A train is as long as the buffer lets it be, `TRAIN_FRAMES` at most beyond what a shaper lets through at once; a
-    bottleneck whose buffer holds no useful train has none.
+    bottleneck whose buffer holds no useful train has none. Nor has RED, whose mean would remember it: below HTB its
+    idle time never begins, and it would drop the first flow's SYN.
     """
     divided = {queue["port"] for queue in plan["queues"].values() if "port" in queue}
     found: dict[str, dict[str, Any]] = {}
@@ -112,7 +113,8 @@ def trains(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
         edge = path["bottleneck"]
         skipped = burst_bytes(round(path["rate_mbit"] * 1e6)) // PACKET_BYTES + 1
         frames = min(skipped + TRAIN_FRAMES, plan["queues"][edge]["buffer_bytes"] // PACKET_BYTES - 1)
-        if not flow.get("path") and edge not in found and edge not in divided and frames - skipped >= LEAST_FRAMES:
+        measurable = edge not in divided and plan["queues"][edge]["aqm"] != "red" and frames - skipped >= LEAST_FRAMES
+        if not flow.get("path") and edge not in found and measurable:
             found[edge] = {"edge": edge, "flow": flow, "frames": frames, "skipped": skipped}
     return list(found.values())
 

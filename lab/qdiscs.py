@@ -50,7 +50,8 @@ LEAVES: dict[str, Callable[[int], str]] = {
     "fq_codel": lambda size: f"fq_codel limit {_packets(size)} memory_limit {2 * size}",
     "pie": lambda size: f"pie limit {_packets(size)}",
     "fq_pie": lambda size: f"fq_pie limit {_packets(size)}",
-    "fq": lambda size: f"fq limit {_packets(size)} flow_limit {_packets(size)}",
+    # In a namespace's packets fq would find their senders' sockets, and make TCP leave its pacing to it.
+    "fq": lambda size: f"fq limit {_packets(size)} flow_limit {_packets(size)} nopacing",
     "sfq": lambda size: f"sfq limit {_packets(size)}",
     "cake": lambda size: f"cake unlimited besteffort memlimit {2 * size}",
     "red": _red,

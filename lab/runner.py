@@ -23,6 +23,7 @@ from controller.start import check_free
 from lab.calibration import bottleneck_rates_mbit, idle_rtt_ms
 from lab.cca import check_available
 from lab.claim import claimed
+from lab.classes import htb_classes
 from lab.control import Controller, break_on_time, guarded_switches, read_line
 from lab.link_events import timeline
 from lab.network import Network, check_queues, run
@@ -179,6 +180,8 @@ def carry_out(plan: Mapping[str, Any], raw: Path) -> None:
         sampler.close()
         tell(phase="stop")
         (raw / "cpu.json").write_text(json.dumps([busy, cpu_times()]))
+        shaped = {probe["qdisc"]["interface"]: None for probe in plan["probes"] if "qdisc" in probe}
+        (raw / "classes.json").write_text(json.dumps(htb_classes(shaped), indent=1))
         (raw / "tc.json").write_text(json.dumps(network.tc_state(), indent=1))
 
 

@@ -8,12 +8,14 @@ import pytest
 from lab import calibration
 
 
-def plan(buffer_bytes: int = 100_000, rate_mbit: float = 20.0, more: dict[str, Any] | None = None) -> dict[str, Any]:
+def plan(
+    buffer_bytes: int = 100_000, rate_mbit: float = 20.0, aqm: str = "fifo", more: dict[str, Any] | None = None
+) -> dict[str, Any]:
     flow = {"flow_id": "cubic-1", "src": "snd1", "dst": "rcv1", "dst_address": ["10.0.0.1", 5001]}
     return {
         "flows": [flow, flow | {"flow_id": "bbr-1"}],
         "paths": {name: {"bottleneck": "s1->s2", "rate_mbit": rate_mbit} for name in ("cubic-1", "bbr-1")},
-        "queues": {"s1->s2": {"buffer_bytes": buffer_bytes, "rate_mbit": rate_mbit}} | (more or {}),
+        "queues": {"s1->s2": {"buffer_bytes": buffer_bytes, "rate_mbit": rate_mbit, "aqm": aqm}} | (more or {}),
     }
 
 
@@ -40,6 +42,11 @@ def test_a_train_fits_the_buffer() -> None:
 def test_a_small_buffer_or_a_divided_port_has_no_train() -> None:
     assert calibration.trains(plan(buffer_bytes=3 * 1514)) == []
     assert calibration.trains(plan(more={"s1->s2/1": {"port": "s1->s2"}})) == []
+
+
+def test_red_has_no_train_to_remember() -> None:
+    assert calibration.trains(plan(aqm="red")) == []
+    assert len(calibration.trains(plan(aqm="pie"))) == 1
 
 
 def test_a_fast_shapers_burst_is_left_out() -> None:

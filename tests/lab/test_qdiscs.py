@@ -33,6 +33,17 @@ def test_every_leaf_names_its_qdisc_first(aqm: str) -> None:
     assert qdiscs.leaf(aqm, 100_000).split()[0] == kind
 
 
+@pytest.mark.parametrize("size", [1514, 100_000, 2**32 - 1])
+def test_reds_largest_threshold_fits_the_kernels_arithmetic(size: int) -> None:
+    """fls(max) and the weight's log2, which burst / step gives, are below 32 (net/red.h): 26 bits and some 5."""
+    words = qdiscs.leaf("red", size).split()
+    value = {name: int(text) for name, text in zip(words[1::2], words[2::2], strict=True)}
+    assert value["limit"] == size
+    assert value["max"] <= 1 << 25
+    assert value["min"] < value["max"]
+    assert value["burst"] <= 36
+
+
 def test_an_unknown_aqm_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match=r"unknown aqm 'blue': choose from fifo, codel"):
         qdiscs.leaf("blue", 100_000)
