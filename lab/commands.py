@@ -12,9 +12,9 @@ from typing import IO, Annotated
 import typer
 
 from lab.cca_commands import cca_app
-from lab.claim import clean
+from lab.claim import CLAIM, clean
 from lab.doctor import examine
-from lab.guest import Bind, Clock, Guest, Job, guest_environment
+from lab.guest import Bind, Clock, Guest, Job, guest_environment, remove_remains
 from lab.kernels import CHECKOUT, lab_kernel
 from topologies.errors import UsageError
 
@@ -77,10 +77,10 @@ def doctor_command(as_json: Annotated[bool, typer.Option("--json", help="Print J
 
 @app.command("clean")
 def clean_command() -> None:
-    """Remove what a killed run left on this machine's kernel."""
-    if os.geteuid():
-        raise UsageError("only runs of root leave anything on this machine's kernel: use sudo")
-    removed = clean()
+    """Remove what killed runs left: yours of the lab kernel, and, as root, one on this machine's own."""
+    if os.geteuid() and CLAIM.exists():
+        raise UsageError("a run of root has, or had, this machine's own kernel: use sudo")
+    removed = remove_remains() + (clean() if os.geteuid() == 0 else [])
     print("\n".join(f"removed {line}" for line in removed) or "there was nothing to remove")
 
 

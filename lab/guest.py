@@ -6,6 +6,7 @@ command sees an ordinary Linux machine on which it is root.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -27,6 +28,9 @@ VIRTUAL_EPOCH_S = 1_700_000_000
 
 GUEST = Path("/run/fairbed")
 """Where the guest finds what is ours."""
+
+PREFIX = "fairbed-"
+"""Of the names of guests' temporary directories."""
 
 ENTROPY_BYTES = 256
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -183,13 +187,16 @@ class Guest:
         self._directory: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline = -1
+        self._lock = -1
         self.stdout: IO[bytes] | None = None
         self.stderr: IO[bytes] | None = None
         self.console_path: Path | None = None
 
     def __enter__(self) -> Guest:
         # The short name matters: user-mode Linux puts a socket's path of at most 108 bytes below it.
-        self._directory = Path(tempfile.mkdtemp(prefix="fairbed-"))
+        self._directory = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._lock = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)  # the supervisor shares it: free when both are dead
         try:
             self._start(self._directory)
         except BaseException:
@@ -220,7 +227,7 @@ class Guest:
                 ],
                 stdin=None if self._job.tty else subprocess.DEVNULL,
                 stdout=None if self._job.tty else subprocess.PIPE,
-                pass_fds=[fd for fd in (lifeline, error_write) if fd >= 0],
+                pass_fds=[fd for fd in (lifeline, error_write, self._lock) if fd >= 0],
                 env=environment,
                 start_new_session=not self._job.tty,
             )
@@ -273,6 +280,36 @@ class Guest:
                 stream.close()
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
+            os.close(self._lock)
+
+
+def remove_remains() -> list[str]:
+    """Remove what guests left of which every process was killed; return what was done, a line for each thing."""
+    remains = [path for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*") if _is_abandoned(path)]
+    for directory in remains:
+        shutil.rmtree(directory)
+    return [f"directory {directory}" for directory in remains]
+
+
+def _is_abandoned(directory: Path) -> bool:
+    """Say whether a directory is a guest's, ours to remove, and neither locked nor worked in by any process."""
+    if not (directory / "job" / "entropy").is_file() or directory.stat().st_uid != os.geteuid():
+        return False
+    lock = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(lock)
+    return not any(_works_in(process, directory) for process in Path("/proc").glob("[0-9]*"))
+
+
+def _works_in(process: Path, directory: Path) -> bool:
+    try:
+        return (process / "cwd").samefile(directory)
+    except OSError:
+        return False  # it has ended, or is another user's
 
 
 def guest_environment(virtual_environment: Path | None = None) -> dict[str, str]:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from lab import claim
+from lab import claim, commands
+from lab.commandline import run_app
 from lab.plan import make_plan
 from lab.scenario import make_flows, make_scenario
 from tests.system.conftest import CHECKOUT
@@ -136,16 +137,29 @@ def test_a_process_is_named_for_good() -> None:
     assert claim.start_ticks(2**22 + 1) == 0  # above the largest id there can be
 
 
-def test_clean_needs_root() -> None:
-    command = """
-import os, runpy, sys
-os.geteuid = lambda: 1000
-sys.argv = ["lab", "clean"]
-runpy.run_module("lab", run_name="__main__")
-"""
-    done = subprocess.run([sys.executable, "-c", command], cwd=CHECKOUT, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "fairbed: only runs of root leave anything on this machine's kernel: use sudo\n"
+@pytest.mark.parametrize(
+    ("claimed", "status", "said"),
+    [
+        (True, 2, "fairbed: a run of root has, or had, this machine's own kernel: use sudo\n"),
+        (False, 0, "there was nothing to remove\n"),
+    ],
+)
+def test_a_users_clean_leaves_this_machines_kernel_alone(
+    claimed: bool,
+    status: int,
+    said: str,
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr(commands, "CLAIM", place)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(place.parent))
+    if claimed:
+        place.write_text("{}")
+    assert run_app(commands.app, "lab", ["clean"]) == status
+    captured = capfd.readouterr()
+    assert captured.out + captured.err == said
 
 
 def test_a_claim_is_json_with_all_that_is_needed() -> None:

@@ -1,12 +1,15 @@
 """What a guest is started with; booting one is tested in tests/system."""
 
+import fcntl
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab import guest
-from lab.guest import Bind, Guest, GuestError, Job, LabKernel
+from lab.guest import Bind, Guest, GuestError, Job, LabKernel, remove_remains
 from topologies.errors import UsageError
 
 
@@ -60,3 +63,19 @@ def test_an_incomplete_kernel_is_named(tmp_path: Path) -> None:
     (tmp_path / "linux").touch()
     with pytest.raises(GuestError, match=r"lacks init, seeded_random.so; run `make setup`"):
         Guest(LabKernel(tmp_path), job())
+
+
+def test_only_the_remains_of_dead_guests_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    for name in ("fairbed-dead", "fairbed-alive", "fairbed-worked-in", "other"):
+        (tmp_path / name / "job").mkdir(parents=True)
+        (tmp_path / name / "job" / "entropy").touch()
+    (tmp_path / "fairbed-notes").mkdir()
+    lock = os.open(tmp_path / "fairbed-alive", os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with subprocess.Popen(["sleep", "60"], cwd=tmp_path / "fairbed-worked-in") as process:
+        assert remove_remains() == [f"directory {tmp_path / 'fairbed-dead'}"]
+        process.kill()
+    os.close(lock)
+    kept = {"fairbed-alive", "fairbed-worked-in", "fairbed-notes", "other"}
+    assert {path.name for path in tmp_path.iterdir()} == kept
