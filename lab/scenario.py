@@ -328,10 +328,12 @@ def _canonical(value: Any) -> Any:
 
 
 def build_graph(scenario: Scenario) -> "nx.DiGraph":
-    """Return the scenario's topology, after checking that its flows and events fit it."""
-    from topologies.graph import check_flows  # networkx, which takes 0.4 s to import and only this needs
+    """Return the scenario's topology, frozen, after checking that its flows and events fit it."""
+    import networkx as nx  # takes 0.4 s, and only this needs it
 
-    graph = topologies.build(scenario.topology, aqm=scenario.aqm, **scenario.params)
+    from topologies.graph import check_flows
+
+    graph = nx.freeze(topologies.build(scenario.topology, aqm=scenario.aqm, **scenario.params))
     check_flows(graph, scenario.flows)
     check_events(graph, scenario.events)
     return graph

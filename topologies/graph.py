@@ -14,6 +14,7 @@ import networkx as nx
 from pydantic import ValidationError
 
 from topologies.errors import UsageError
+from topologies.kept import kept
 from topologies.problems import problem_lines
 from topologies.schema import AQMS, NODE_PATTERN, ROLES, Edge
 
@@ -157,6 +158,7 @@ def _connection_problems(graph: nx.DiGraph) -> Iterator[str]:
         yield f"the graph is in {len(parts)} parts: {' | '.join(' '.join(part) for part in parts)}"
 
 
+@kept
 def next_hops(graph: nx.DiGraph, dst: str) -> dict[str, str]:
     """Return from every node that reaches `dst` the next node on its way there.
 

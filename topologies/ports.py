@@ -11,6 +11,7 @@ import networkx as nx
 
 from topologies.errors import UsageError
 from topologies.graph import role, validate
+from topologies.kept import kept
 
 __all__ = [
     "PREFIX_LENGTH",
@@ -61,6 +62,7 @@ def hosts(graph: nx.DiGraph) -> list[str]:
     return sorted((node for node in graph if role(graph, node) != "switch"), key=natural)
 
 
+@kept
 def ports(graph: nx.DiGraph) -> dict[tuple[str, str], Port]:
     """Return for each edge (u, v) the port on u that leads to v.
 
@@ -85,6 +87,7 @@ def dpids(graph: nx.DiGraph) -> dict[str, int]:
     return {switch: number for number, switch in enumerate(switches(graph), start=1)}
 
 
+@kept
 def addresses(graph: nx.DiGraph) -> dict[str, str]:
     """Return each host's IPv4 address in 10.0.0.0/16.
 
@@ -97,6 +100,7 @@ def addresses(graph: nx.DiGraph) -> dict[str, str]:
     return {host: f"10.0.{block}.{last}" for host, (block, last) in _numbers(graph).items()}
 
 
+@kept
 def macs(graph: nx.DiGraph) -> dict[str, str]:
     """Return each host's Ethernet address: locally administered (02:…), ending in its IPv4 address.
 
