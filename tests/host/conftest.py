@@ -1,6 +1,7 @@
 """Tests of runs on a host's kernel: this machine's where that can, else one in a lab kernel (make test-host)."""
 
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,10 @@ import pytest
 from analysis import Run
 from lab import hosts
 from lab.doctor import CCAS
+from tests.host.processes import Start, started
 from tests.system.conftest import Command, command, record
 
-__all__ = ["command", "on_host"]
+__all__ = ["command", "on_host", "start"]
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -24,3 +26,18 @@ def able() -> None:
 def on_host(command: Command, tmp_path: Path) -> Callable[..., Run]:
     """Return a function that runs the dumbbell on this kernel with these options and gives its record."""
     return lambda *options: record(command, tmp_path / "run", "host", *options)
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Give a function that starts the dumbbell on this kernel; it does not outlive the test."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def run(out: Path, *options: str) -> "subprocess.Popen[str]":
+        begun.append(started(out, *options))
+        return begun[-1]
+
+    yield run
+    for experiment in begun:
+        experiment.kill()
+        experiment.communicate()

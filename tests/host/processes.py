@@ -12,6 +12,8 @@ from tests.system.conftest import CHECKOUT
 
 DEADLINE_S = 60.0
 
+Start = Callable[..., "subprocess.Popen[str]"]
+
 
 def children(parent: int) -> list[int]:
     """Return a process's children."""
@@ -27,6 +29,14 @@ def words(pid: int, file: str = "cmdline") -> str:
         return ""
 
 
+def has_open(pid: int, name: str) -> bool:
+    """Say whether a process has a file of this name open."""
+    try:
+        return any(path.readlink().name == name for path in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
 def find(victim: str, experiment: int) -> int | None:
     """Return the victim's process id, None as long as it isn't there."""
     if victim == "experiment":
@@ -35,7 +45,7 @@ def find(victim: str, experiment: int) -> int | None:
         return int(VSWITCHD_PID.read_text())
     runners = [pid for pid in children(experiment) if "lab.runner" in words(pid)]
     own = [pid for runner in runners for pid in children(runner)]
-    traffic = [pid for pid in own if "lab.runner" in words(pid)]
+    traffic = [pid for pid in own if has_open(pid, "traffic.jsonl")]  # a fork of the runner, of which there are others
     found = {
         "runner": runners,
         "controller": [pid for pid in own if "-m controller" in words(pid)],

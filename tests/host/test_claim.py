@@ -14,7 +14,7 @@ from analysis import Run
 from lab.claim import CLAIM, GROUP
 from lab.guest import GUEST
 from tests.host.machine import differences, snapshot
-from tests.host.processes import ended, find, started, wait_for
+from tests.host.processes import Start, ended, find, wait_for
 from tests.system.conftest import Command
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
@@ -48,8 +48,8 @@ def test_a_run_beside_someone_elses_network(others_network: None, on_host: Calla
     assert run.outcome["status"] == "complete"
 
 
-def test_a_second_run_is_refused_and_the_first_left_alone(command: Command, tmp_path: Path) -> None:
-    first = started(tmp_path / "first")
+def test_a_second_run_is_refused_and_the_first_left_alone(start: Start, command: Command, tmp_path: Path) -> None:
+    first = start(tmp_path / "first")
     wait_for(lambda: (tmp_path / "first/raw/samples").exists())
     runner = find("runner", first.pid)
     second = command("experiments.dumbbell", "--kernel", "host", "--out", tmp_path / "second")
@@ -98,8 +98,10 @@ def test_a_taken_port_is_refused(command: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_next_run_takes_down_what_a_killed_one_left(on_host: Callable[..., Run], tmp_path: Path) -> None:
-    killed = started(tmp_path / "killed")
+def test_the_next_run_takes_down_what_a_killed_one_left(
+    start: Start, on_host: Callable[..., Run], tmp_path: Path
+) -> None:
+    killed = start(tmp_path / "killed")
     wait_for(lambda: (tmp_path / "killed/raw/samples").exists())
     runner: Any = find("runner", killed.pid)
     subprocess.run(["kill", "-9", str(runner)], check=True)
@@ -113,8 +115,8 @@ def test_the_next_run_takes_down_what_a_killed_one_left(on_host: Callable[..., R
 
 @pytest.mark.slow
 @pytest.mark.skipif(not GUEST.exists(), reason="would set this machine's clock; in a lab kernel nobody else minds")
-def test_a_clock_that_is_set_does_not_matter(tmp_path: Path) -> None:
-    experiment = started(tmp_path / "run", "--duration", "8s", "--warmup", "1s", "--flows", "cubic:1")
+def test_a_clock_that_is_set_does_not_matter(start: Start, tmp_path: Path) -> None:
+    experiment = start(tmp_path / "run", "--duration", "8s", "--warmup", "1s", "--flows", "cubic:1")
     wait_for(lambda: (tmp_path / "run/raw/samples").exists())
     for when in ("2040-01-01", "2020-01-01"):
         time.sleep(2)
@@ -128,8 +130,8 @@ def test_a_clock_that_is_set_does_not_matter(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_stopped_runner_shows_in_the_verdict(tmp_path: Path) -> None:
-    experiment = started(tmp_path / "run", "--duration", "6s", "--warmup", "1s", "--flows", "cubic:1")
+def test_a_stopped_runner_shows_in_the_verdict(start: Start, tmp_path: Path) -> None:
+    experiment = start(tmp_path / "run", "--duration", "6s", "--warmup", "1s", "--flows", "cubic:1")
     wait_for(lambda: (tmp_path / "run/raw/samples").exists())
     runner: Any = find("runner", experiment.pid)
     time.sleep(2)

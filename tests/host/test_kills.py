@@ -15,7 +15,7 @@ import pytest
 
 from lab.claim import CLAIM, VSWITCHD_PID, vswitchd_runs
 from tests.host.machine import differences, snapshot
-from tests.host.processes import ended, find, started, wait_for
+from tests.host.processes import Start, ended, find, wait_for
 from tests.system.conftest import Command
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
@@ -57,11 +57,16 @@ def switches_on() -> Iterator[Callable[[], None]]:
     ],
 )
 def test_nothing_is_left_after_clean(
-    moment: int, as_it_was: dict[str, Any], switches_on: Callable[[], None], command: Command, tmp_path: Path
+    moment: int,
+    start: Start,
+    as_it_was: dict[str, Any],
+    switches_on: Callable[[], None],
+    command: Command,
+    tmp_path: Path,
 ) -> None:
     victim = VICTIMS[moment % len(VICTIMS)]
     delay_s = random.Random(moment).uniform(0, LATEST_S[victim])  # noqa: S311
-    experiment = started(tmp_path / "run", *(["--generator", "iperf3"] if victim == "iperf3" else []))
+    experiment = start(tmp_path / "run", *(["--generator", "iperf3"] if victim == "iperf3" else []))
     pid = wait_for(lambda: find(victim, experiment.pid) or experiment.poll() is not None)
     assert experiment.poll() is None, experiment.communicate()[1]
     time.sleep(delay_s)
