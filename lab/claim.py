@@ -43,8 +43,9 @@ SYSCTLS = {
 }
 """What a run needs of the whole machine at least; put back at its end."""
 
-MODULES = ("veth", "sch_netem", "sch_htb", "sch_ingress", "cls_matchall", "act_mirred", "tcp_diag", "inet_diag")
-"""What the kernel loads by itself for every run, those that use others first."""
+MODULES = ("sch_netem", "sch_htb", "sch_ingress", "cls_matchall", "act_mirred", "tcp_diag", "inet_diag")
+"""What the kernel loads by itself for every run, those that use others first. Each counts its users, so that none that
+is in use can go; veth does not, and would take everyone's pairs along: it stays."""
 
 DATAPATH = "ovs-system"
 """The kernel's part of all bridges; the daemon makes it with the first and deletes it with the last."""
