@@ -74,8 +74,7 @@ def claimed(plan: Mapping[str, Any]) -> Iterator[None]:
         can't be taken down.
     """
     with _locked() as file:
-        if left := _read(file):
-            take_down(left)
+        _discharge(file)
         _refuse_taken_names(plan)
         claim = _new_claim(plan)
         os.pwrite(file, json.dumps(claim).encode(), 0)
@@ -85,8 +84,7 @@ def claimed(plan: Mapping[str, Any]) -> Iterator[None]:
                 _sysctl(name).write_text(ours)
             yield
         finally:
-            take_down(claim)
-            CLAIM.unlink()
+            _discharge(file)
 
 
 def clean() -> list[str]:
@@ -102,9 +100,14 @@ def clean() -> list[str]:
     elif not _rows_left():  # rows outlive the machine's restart, which removes all else
         return []
     with _locked() as file:
-        claim = _read(file)
-        done = take_down(claim or {"run": "", "interfaces": [], "sysctls": {}, "modules": []})
-        CLAIM.unlink()
+        return _discharge(file) + _remove_rows(RUN_TAG)
+
+
+def _discharge(file: int) -> list[str]:
+    """Take down what the claim in a file names, and empty the file; return what was done."""
+    claim = _read(file)
+    done = take_down(claim) if claim else []
+    os.ftruncate(file, 0)
     return done
 
 
@@ -182,11 +185,16 @@ def _delete_remains(names: Iterable[str]) -> None:
 
 @contextmanager
 def _locked() -> Iterator[int]:
-    """Give the claim's file, locked by this process; its forks don't have the lock, so it goes with this process."""
+    """Give the claim's file, locked by this process; its forks don't have the lock, so it goes with this process.
+
+    A claim that names nothing is removed at the end.
+    """
     file = _lock()
     try:
         yield file
     finally:
+        if _read(file) is None:
+            CLAIM.unlink(missing_ok=True)
         os.close(file)
 
 

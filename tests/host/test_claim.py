@@ -77,6 +77,7 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_made(taken: str, com
         done = command("experiments.dumbbell", "--kernel", "host", "--out", tmp_path / "run")
         assert done.status == 1
         assert f"this machine has {name} already, not made by Fairbed" in done.stderr
+        assert differences(before, snapshot(tmp_path)) == {}
         assert command("lab", "clean").stdout == "there was nothing to remove\n"
         assert differences(before, snapshot(tmp_path)) == {}
     finally:

@@ -85,6 +85,24 @@ def test_a_claim_that_was_cut_off_names_nothing(place: Path) -> None:
         assert claim._read(file) is None
 
 
+def test_a_claim_that_names_nothing_leaves_no_file(place: Path) -> None:
+    with claim._locked() as file:
+        claim._discharge(file)
+    assert not place.exists()
+
+
+def test_a_shorter_claim_takes_the_place_of_a_longer_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.write_text(json.dumps({"run": "an older one", "scenario": "x" * 1000}))
+    taken_down: list[str] = []
+    monkeypatch.setattr(claim, "take_down", lambda found: taken_down.append(found["run"]) or [])  # type: ignore[func-returns-value]
+    monkeypatch.setattr(claim, "_refuse_taken_names", lambda plan: None)
+    monkeypatch.setattr(claim, "SYSCTLS", {})
+    with claim.claimed(plan_of("cubic")):
+        assert json.loads(place.read_text())["run"].startswith(f"{os.getpid()}-")
+    assert taken_down[0] == "an older one" and len(taken_down) == 2
+    assert not place.exists()
+
+
 def test_a_plans_interfaces_and_modules() -> None:
     plan = plan_of("bbr", aqm="codel")
     pairs = [line for line in plan["links"] if " peer " in line]
