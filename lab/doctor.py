@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from lab import environment
 from lab.cca import TWINS, lacks, loaded, survey
 from lab.environment import CHECKOUT, SETUP
-from lab.hosts import as_root, find_program, missing
+from lab.hosts import ROOT, as_root, find_program, missing
 from lab.lack import Lack
 
 CCAS = ("ndm_tcp", "cubic", "reno", "bbr")
@@ -56,18 +56,28 @@ class Way(NamedTuple):
 
 
 def ways() -> list[Way]:
-    """Return what Fairbed can do, each with what this machine lacks for it."""
+    """Return what Fairbed can do, each with what this machine lacks for it, even for root."""
     python = environment.lacks()
-    machine = survey()
+    machine = survey()._replace(root=True)
     there = loaded(machine.names)
     ndm = {way: [] if way in there else found for way, found in lacks(machine).items()}
-    host = [*python, *missing(CCAS)] if sys.platform == "linux" else [Lack("Linux")]
+    host = [*python, *(lack for lack in missing(CCAS) if lack != ROOT)] if sys.platform == "linux" else [Lack("Linux")]
     return [
         Way("lab", "runs in the lab kernel, on the virtual or the real clock; needs no root", [*python, *lab_lacks()]),
         Way("host", "runs on this machine's own kernel, on the real clock, as root", host),
         Way("vagrant", "runs in a virtual machine that sets itself up (vagrant up)", vagrant_lacks()),
-        Way("module", f"NDM-TCP in this machine's kernel as a module: {', '.join(TWINS)}", ndm["module"], runs=False),
-        Way("bpf", f"NDM-TCP in this machine's kernel as BPF: {', '.join(TWINS.values())}", ndm["bpf"], runs=False),
+        Way(
+            "module",
+            f"NDM-TCP in this machine's own kernel as a module ({', '.join(TWINS)}), loaded by root",
+            ndm["module"],
+            runs=False,
+        ),
+        Way(
+            "bpf",
+            f"NDM-TCP in this machine's own kernel as BPF ({', '.join(TWINS.values())}), loaded by root",
+            ndm["bpf"],
+            runs=False,
+        ),
     ]
 
 
@@ -106,6 +116,8 @@ def vagrant_lacks() -> list[Lack]:
 def _opens(device: Path) -> bool:
     try:
         os.close(os.open(device, os.O_RDWR))
+    except PermissionError:
+        return True  # for others
     except OSError:
         return False
     return True

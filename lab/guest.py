@@ -293,7 +293,7 @@ def remove_remains() -> list[str]:
 
 def _is_abandoned(directory: Path) -> bool:
     """Say whether a directory is a guest's, ours to remove, and neither locked nor worked in by any process."""
-    if not (directory / "job" / "entropy").is_file() or directory.stat().st_uid != os.geteuid():
+    if directory.stat().st_uid != os.geteuid() or not (directory / "job" / "entropy").is_file():
         return False
     lock = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:

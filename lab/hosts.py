@@ -22,6 +22,7 @@ PROGRAMS = {
 }
 """Program -> Debian package that has it."""
 
+ROOT = Lack("root", "use sudo")
 QDISCS = ("netem", "htb")
 OVS_SOCKET = Path("/var/run/openvswitch/db.sock")
 OS_RELEASE = Path("/etc/os-release")
@@ -29,7 +30,7 @@ OS_RELEASE = Path("/etc/os-release")
 
 def missing(ccas: Iterable[str]) -> list[Lack]:
     """Return what a run with these algorithms would miss on this kernel, each with its remedy; empty when nothing."""
-    found = [Lack("root", "use sudo")] if os.geteuid() else []
+    found = [ROOT] if os.geteuid() else []
     found += [Lack(name, as_root(f"apt-get install {pkg}")) for name, pkg in PROGRAMS.items() if not find_program(name)]
     found += [_of_kernel(f"the qdisc {name}") for name in QDISCS if not _has_qdisc(name)]
     found += [] if _has_datapath() else [_of_kernel("the openvswitch datapath")]
