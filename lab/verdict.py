@@ -42,6 +42,9 @@ LATE_NS = 5_000_000
 LATE_SHARE = 0.01
 """A run is suspect when more than this share of its samples was more than LATE_NS late."""
 
+STOPPED_NS = 200_000_000
+"""A run is suspect when one sample was later than this: the whole machine, or the run, had stopped."""
+
 
 def judge(
     plan: Mapping[str, Any],
@@ -201,7 +204,8 @@ def flow_problems(plan: Mapping[str, Any], run: Run) -> list[str]:
 def lateness_problems(lateness_ns: Sequence[int]) -> list[str]:
     """Return a reason when sampling was late too often: late sampling is a fault, not noise."""
     late = sum(value > LATE_NS for value in lateness_ns)
-    if not lateness_ns or late <= LATE_SHARE * len(lateness_ns):
+    worst_ns = max(lateness_ns, default=0)
+    if late <= LATE_SHARE * len(lateness_ns) and worst_ns <= STOPPED_NS:
         return []
-    worst_ms = max(lateness_ns) / 1e6
+    worst_ms = worst_ns / 1e6
     return [f"{late} of {len(lateness_ns)} samples were more than {LATE_NS / 1e6:g} ms late, at most {worst_ms:.1f} ms"]

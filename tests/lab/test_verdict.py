@@ -81,6 +81,7 @@ def test_late_samples_make_a_run_suspect(run: Run) -> None:
     assert judge(run, lateness_ns=[6_000_000] + [0] * 99)[0] == "valid"  # one in a hundred may be
     status, reasons = judge(run, lateness_ns=[6_000_000, 7_500_000] + [0] * 98)
     assert (status, reasons) == ("suspect", ["2 of 100 samples were more than 5 ms late, at most 7.5 ms"])
+    assert judge(run, lateness_ns=[300_000_000] + [0] * 999)[0] == "suspect"  # one, but it all had stopped
 
 
 def test_invalid_outweighs_suspect_and_keeps_its_reasons(run: Run) -> None:
