@@ -93,6 +93,49 @@ def test_a_lone_flow_fills_the_bottleneck_and_loses_only_there(
     assert len({interface for _, interface in drops(run)}) == 1
 
 
+EACH = {
+    "parking_lot": (
+        {"hops": 2, "cross": 1, "hop_delay_ms": 10.0},
+        {"s1->s2": ("snd2", "rcv2"), "s2->s3": ("snd3", "rcv3")},
+    ),
+    "leaf_spine": (
+        {"pairs": 2, "leaves": 2, "spines": 2, "rate_mbit": 20.0, "hop_delay_ms": 10.0, "buffer": "1bdp"},
+        {"leaf1->spine1": ("snd1", "rcv1"), "leaf2->spine2": ("snd2", "rcv2")},
+    ),
+}
+"""Topology -> its parameters, and the lone flow of each bottleneck."""
+
+
+@pytest.mark.parametrize("topology", EACH)
+def test_each_bottleneck_is_filled_by_its_own_lone_flow(
+    experiment: Callable[..., Run], tmp_path: Path, topology: str
+) -> None:
+    """Every drop is at a bottleneck, and every drop is one retransmission: no packet overtook another."""
+    params, flows = EACH[topology]
+    scenario = {
+        "name": topology, "topology": topology, "params": params, "duration_s": 20.0, "warmup_s": 5.0, "seed": 1,
+        "sample_ms": 5,
+        "flows": [
+            {"flow_id": f"cubic-{k}", "cca": "cubic", "src": src, "dst": dst}
+            for k, (src, dst) in enumerate(flows.values(), 1)
+        ],
+    }  # fmt: skip
+    (tmp_path / "scenario.json").write_text(json.dumps(scenario))
+    run = experiment("dumbbell", "--scenario", tmp_path / "scenario.json")
+    assert run.verdict["status"] == "valid", run.verdict["reasons"]
+    lost = {}
+    for queue in flows:
+        samples = run.queues.filter(pl.col("queue_id") == queue)
+        buffer_bytes = run.queue_settings[queue]["buffer_bytes"]
+        assert buffer_bytes - FRAME_BYTES <= max(samples["backlog_bytes"]) <= buffer_bytes
+        lost[queue] = samples["drops"][-1]
+    found = drops(run)
+    assert sum(count for (kind, _), count in found.items() if kind == "bfifo") == sum(lost.values()) > 0
+    assert {kind for kind, _ in found} == {"bfifo", "htb"}
+    again = run.flows.group_by("flow_id").agg(pl.col("retrans_segments").max()).sort("flow_id")["retrans_segments"]
+    assert again.to_list() == list(lost.values())
+
+
 def test_handovers_happen_on_time_and_are_recorded(experiment: Callable[..., Run]) -> None:
     """Each event within 1 ms of its time, and after the first handover the new delay is what flows see."""
     options = ("--flows", "bbr:1", "--orbit", "leo", "--duration", "28s")
