@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from lab import environment
 
-if sys.argv[:1] == ["-m"]:  # as a command, before it imports what may not be there
-    environment.check()
+if sys.argv[:1] == ["-m"]:  # as a command
+    environment.explain_failing_imports()
 
 from analysis.differences import first_difference
 from analysis.groups import Group, group_runs

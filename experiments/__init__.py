@@ -4,5 +4,5 @@ import sys
 
 from lab import environment
 
-if sys.argv[:1] == ["-m"]:  # as a command, before it imports what may not be there
-    environment.check()
+if sys.argv[:1] == ["-m"]:  # as a command
+    environment.explain_failing_imports()

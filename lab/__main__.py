@@ -9,7 +9,7 @@ if __name__ == "__main__":
         from lab import doctor  # with whatever packages there are
 
         sys.exit(doctor.main(sys.argv[2:]))
-    environment.check()
+    environment.explain_failing_imports()
     from lab.commandline import run_app
     from lab.commands import app
 

@@ -1,10 +1,12 @@
-"""Is this interpreter the one that set-up made? Asked before what it may lack is imported, to be said plainly."""
+"""Is this interpreter the one that set-up made? Imports nothing that it may lack."""
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import TracebackType
 
 from lab.lack import Lack
 
@@ -36,8 +38,14 @@ def _remedy() -> str:
     return "source .venv/bin/activate"
 
 
-def check() -> None:
-    """End the program with one line when this interpreter can't run it."""
-    if found := lacks():
-        print(f"fairbed: {found[0]}; `python3 -m lab doctor` says all that is missing", file=sys.stderr)
-        sys.exit(1)
+def explain_failing_imports() -> None:
+    """Have this program end with one line when it can't import what it needs: the environment is not, or half, made."""
+    sys.excepthook = _explain
+
+
+def _explain(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not isinstance(error, ImportError) or os.environ.get("FAIRBED_TRACEBACK"):
+        sys.__excepthook__(kind, error, trace)
+        return
+    found = lacks() or [Lack(f"this Python ({sys.executable}) has a damaged package: {error}", _remedy())]
+    print(f"fairbed: {found[0]}; `python3 -m lab doctor` says all that is missing", file=sys.stderr)

@@ -84,6 +84,17 @@ def test_commands_say_that_packages_are_missing(command: list[str]) -> None:
     assert "python3 -m lab doctor" in done.stderr
 
 
+def test_a_damaged_package_is_said_plainly(tmp_path: Path) -> None:
+    (tmp_path / "polars").mkdir()
+    (tmp_path / "polars" / "__init__.py").write_text("from polars.nothing import here")
+    argv = [sys.executable, "-m", "experiments.dumbbell", "--explain"]
+    variables = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(argv, cwd=CHECKOUT, capture_output=True, text=True, env=variables)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "has a damaged package: No module named 'polars.nothing' (rm " in done.stderr
+
+
 def test_an_old_python_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.version_info", (3, 10, 12))
     assert environment.lacks()[0].what == "Python 3.11 or newer: this is 3.10"
