@@ -121,11 +121,8 @@ WIRE = re.compile(r"(wire\d+)([uv])\d+$")
 
 def _rates(plan: Mapping[str, Any]) -> Iterator[Asked]:
     """Yield each class: the controller's at switches' ports, and those on wires."""
-    steps = [plan["controller"], *plan["controller"]["later"]]
-    ports = {port["port"]: port for step in steps for port in step["queues"]}
     changed = [event["rate"] for event in plan["events"] if "rate" in event]
-    ports |= {rate["port"]["port"]: rate["port"] for rate in changed if "port" in rate}
-    for interface, port in ports.items():
+    for interface, port in _last_ports(plan).items():
         for number, queue in port["queues"].items():
             rates = queue["min_rate_bit"], queue["max_rate_bit"], queue["burst_bytes"]
             yield interface, f"1:{int(number) + 1:x}", "htb", _class_words(*rates)
@@ -135,6 +132,14 @@ def _rates(plan: Mapping[str, Any]) -> Iterator[Asked]:
         if made[1] in bursts:
             rate_bit, burst_bytes = round(bursts[made[1]]["rate_mbit"] * 1e6), bursts[made[1]]["burst_bytes"]
         yield made[1], "1:1", "htb", _class_words(rate_bit, rate_bit, burst_bytes)
+
+
+def _last_ports(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return each switch port's last setting, of a policy or of an event, whichever came later."""
+    steps = [plan["controller"], *plan["controller"]["later"]]
+    timed = [(step["at_s"], port) for step in steps for port in step["queues"]]
+    timed += [(event["t_s"], event["rate"]["port"]) for event in plan["events"] if "port" in event.get("rate", ())]
+    return {port["port"]: port for _, port in sorted(timed, key=lambda pair: pair[0])}
 
 
 CLASS = re.compile(r"class add dev (\S+) parent 1: classid 1:1 htb rate (\d+)bit .* burst (\d+)b")

@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,8 @@ class Links:
         self._namespaces = namespaces
         self._sockets: dict[str | None, socket.socket] = {}
         self._tag = plan["controller"]["tag"]
-        self._ports = {port["port"]: _port_setting(port) for port in plan["controller"]["queues"]}
+        self._ports = _by_name(plan["controller"]["queues"])
+        self._later = list(plan["controller"]["later"])
 
     def seed(self, entries: Sequence[Mapping[str, Any]]) -> None:
         """Give netems their seeds, so that the same run draws the same numbers."""
@@ -59,9 +60,10 @@ class Links:
         for rate in rates:
             if "htb" in rate:
                 self._change_htb(**rate["htb"])
-        ports = [_port_setting(rate["port"]) for rate in rates if "port" in rate]
-        if ports:
-            self._ports |= {setting["port"]: setting for setting in ports}
+        if ports := _by_name(rate["port"] for rate in rates if "port" in rate):
+            while self._later and self._later[0]["at_s"] <= events[0]["t_s"]:
+                self._ports |= _by_name(self._later.pop(0)["queues"])  # the controller's own doing meanwhile
+            self._ports |= ports
             apply_queues(LOCAL, self._tag, list(self._ports.values()))
 
     def _change_htb(self, interface: str, rate_mbit: float, burst_bytes: int) -> None:
@@ -87,10 +89,13 @@ class Links:
         change(self._sockets[node], kind, body, what)
 
 
-def _port_setting(data: Mapping[str, Any]) -> PortSetting:
-    """Return a port's setting with queue numbers as int: JSON has only text keys."""
-    setting: Any = {**data, "queues": {int(number): queue for number, queue in data["queues"].items()}}
-    return setting  # type: ignore[no-any-return]
+def _by_name(settings: Iterable[Mapping[str, Any]]) -> dict[str, PortSetting]:
+    """Return ports' settings by port, with queue numbers as int: JSON has only text keys."""
+    found: Any = {
+        data["port"]: {**data, "queues": {int(number): queue for number, queue in data["queues"].items()}}
+        for data in settings
+    }
+    return found  # type: ignore[no-any-return]
 
 
 def follow(links: Links, events: Sequence[Mapping[str, Any]], t0_ns: int, path: Path) -> None:

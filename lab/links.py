@@ -15,13 +15,14 @@ egress. Each stage has one qdisc for each direction, on an interface that nothin
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from controller.plan import PortSetting, QueueSetting
+from controller.plan import PortSetting, QueueSetting, Step
 from controller.queues import burst_bytes
 from lab.netem import HTB_QUANTUM, JITTER_REACH, Netem
 from lab.qdiscs import NETEM_MARGIN_PACKETS, RED_MAX_RATE_BIT, RELEASE_DELAY_US, leaf
@@ -341,19 +342,20 @@ def event_entries(
     found: Wires,
     made: Netems,
     after: Sequence[EdgeState],
-    settings: Iterable[PortSetting],
+    steps: Sequence[Step],
     seed: int,
 ) -> Iterator[dict[str, Any]]:
     """Yield the plan's entry for each event: its time, what changes, and the settings that make it so.
 
     Parameters
     ----------
-    settings
-        The controller's, for the ports of switches.
+    steps
+        The controller's, with its settings for the ports of switches.
     seed
         The scenario's.
     """
-    by_port = {setting["port"]: setting for setting in settings}
+    begins_s = [step["at_s"] for step in steps]
+    by_port = [{setting["port"]: setting for setting in step["queues"]} for step in steps]
     for number, state in enumerate(after, start=1):
         pair = state.event.ends
         entry: dict[str, Any] = {"t_s": state.event.t_s, "edge": state.event.edge, "changes": state.event.changes}
@@ -361,7 +363,8 @@ def event_entries(
             changed = netem(state.edge, made[pair].limit, state.up, in_order=True)
             entry["netem"] = _entry(netem_place(graph, found, pair), changed, seed_of(seed, pair, number))
         if state.event.rate_mbit is not None:
-            entry["rate"] = _rate_entry(queue_interface(graph, found, pair), state.event.rate_mbit, by_port)
+            now = by_port[bisect.bisect_right(begins_s, state.event.t_s) - 1]
+            entry["rate"] = _rate_entry(queue_interface(graph, found, pair), state.event.rate_mbit, now)
         yield entry
 
 
@@ -371,6 +374,19 @@ def _rate_entry(interface: str, rate_mbit: float, by_port: Mapping[str, PortSett
         return {"port": with_rate(by_port[interface], round(rate_mbit * 1e6))}
     burst = burst_bytes(round(rate_mbit * 1e6))
     return {"htb": {"interface": interface, "rate_mbit": rate_mbit, "burst_bytes": burst}}
+
+
+def in_force(
+    graph: nx.DiGraph, after: Sequence[EdgeState], settings: Iterable[PortSetting], t_s: float
+) -> list[PortSetting]:
+    """Return ports' settings at the rates that events up to a time have made."""
+    numbered = ports(graph)
+    rates_bit = {
+        numbered[state.event.ends].interface: round(state.edge.rate_mbit * 1e6)
+        for state in after
+        if state.event.t_s <= t_s and state.edge.rate_mbit is not None
+    }
+    return [with_rate(one, rates_bit.get(one["port"], one["max_rate_bit"])) for one in settings]
 
 
 def with_rate(setting: PortSetting, rate_bit: int) -> PortSetting:

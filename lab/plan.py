@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from controller import queues as policies
 from controller.forwarding import forwarding_rules
+from controller.plan import Step
 from controller.plan import plan as controller_plan
 from lab import links
 from lab.claim import RUN_TAG
@@ -59,7 +60,8 @@ def make_plan(scenario: Scenario) -> dict[str, Any]:
     netems = links.netems(graph, wires, after, _fastest(graph, paths, after))
     known = _known_flows(flows, paths)
     changes = policies.timeline([(0.0, scenario.queues), *_queue_changes(scenario)], graph, known)
-    queues = _controller_plan(changes, graph, known)
+    steps = _steps(changes, graph, known, after)
+    queues = _controller_plan(steps, changes, graph, known)
     return {
         "scenario": scenario.model_dump(mode="json"),
         "paths": {flow_id: asdict(path) for flow_id, path in paths.items()},
@@ -78,7 +80,7 @@ def make_plan(scenario: Scenario) -> dict[str, Any]:
             links.leaf_lines(graph, wires, [e for e in shaped_edges(graph) if role(graph, e[0]) != "switch"])
         ),
         "seeds": list(links.seed_entries(graph, wires, netems, scenario.seed)),
-        "events": list(links.event_entries(graph, wires, netems, after, queues["queues"], scenario.seed)),
+        "events": list(links.event_entries(graph, wires, netems, after, steps, scenario.seed)),
         "flows": flows,
         "probes": [*_socket_probes(flows), *_queue_probes(graph, wires, changes)],
     }
@@ -131,17 +133,33 @@ def _known_flows(flows: list[dict[str, Any]], paths: Mapping[str, FlowPath]) -> 
 
 
 def _queue_changes(scenario: Scenario) -> Iterator[tuple[float, str]]:
-    """Yield when the queue policy changes to which; what an event does to a port's rate would be undone by it."""
+    """Yield when the queue policy changes to which; what an event does to a rate `adaptive` would undo."""
     changes = [(change.at_s, change.queues) for change in scenario.queues_at]
-    adaptive = policies.parse_policy(scenario.queues)[0] == "adaptive"
-    if (changes or adaptive) and any(event.rate_mbit is not None for event in scenario.events):
-        raise UsageError("events that change a rate go with one fixed queue policy, not with queues_at or adaptive")
+    names = {policies.parse_policy(text)[0] for text in (scenario.queues, *(text for _, text in changes))}
+    if "adaptive" in names and any(event.rate_mbit is not None for event in scenario.events):
+        raise UsageError("events that change a rate go with every queue policy but adaptive")
     yield from changes
 
 
-def _controller_plan(changes: Sequence[policies.Change], graph: nx.DiGraph, flows: Sequence[policies.QueueFlow]) -> Any:
-    network = policies.Network(graph, ports(graph), addresses(graph), dpids(graph))
-    steps = policies.steps(changes, flows, network, lambda edge, size: links.leaf_words(graph, edge, size))
+def _network(graph: nx.DiGraph) -> policies.Network:
+    return policies.Network(graph, ports(graph), addresses(graph), dpids(graph))
+
+
+def _steps(
+    changes: Sequence[policies.Change],
+    graph: nx.DiGraph,
+    flows: Sequence[policies.QueueFlow],
+    after: Sequence[EdgeState],
+) -> list[Step]:
+    """Return the controller's steps, each at the rates that links have by then."""
+    made = policies.steps(changes, flows, _network(graph), lambda edge, size: links.leaf_words(graph, edge, size))
+    return [{**step, "queues": links.in_force(graph, after, step["queues"], step["at_s"])} for step in made]
+
+
+def _controller_plan(
+    steps: Sequence[Step], changes: Sequence[policies.Change], graph: nx.DiGraph, flows: Sequence[policies.QueueFlow]
+) -> Any:
+    network = _network(graph)
     rules = forwarding_rules(graph, network.ports, network.addresses, network.dpids)
     intervals_s = [step["adaptive"]["interval_s"] for step in steps if step["adaptive"]]
     watched = policies.watched(changes[0].plan, flows, network)

@@ -30,6 +30,7 @@ PLAN: dict[str, Any] = {
     "events": [],
     "leaves": [],
     "controller": {
+        "at_s": 0.0,
         "queues": [PORT],
         "leaves": ["qdisc replace dev s1-eth2 parent 1:1 handle 10: codel limit 66 target 2500us ecn"],
         "adaptive": None,
@@ -73,17 +74,20 @@ def test_the_last_change_is_what_counts(make_run: MakeRun) -> None:
     """An event's rate and delay, a later policy's leaf."""
     slower = {"min_rate_bit": 5_000_000, "max_rate_bit": 5_000_000, "burst_bytes": 1514}
     events = [
-        {"rate": {"port": PORT | {"queues": {"0": slower}}}},
-        {"netem": {"interface": "wire1v0", "settings": {"delay_us": 7000.0}}},
+        {"t_s": 9.0, "rate": {"port": PORT | {"queues": {"0": slower}}}},
+        {"t_s": 9.0, "netem": {"interface": "wire1v0", "settings": {"delay_us": 7000.0}}},
     ]
     leaf = "qdisc replace dev s1-eth2 parent 1:1 handle 10: codel limit 33 target 2500us ecn"
-    later = [{"queues": [PORT], "leaves": [leaf], "adaptive": None}]
+    later = [{"at_s": 5.0, "queues": [PORT], "leaves": [leaf], "adaptive": None}]
     plan = PLAN | {"events": events, "controller": PLAN["controller"] | {"later": later}}
     found = {(one.interface, one.name): one for one in settings(record(make_run({"cubic-1": 1.0}), plan))}
     assert found["s1-eth2", "1:1 htb rate"].asked == 5.0
     assert found["s1-eth2", "1:1 codel limit"].asked == 33.0
     assert found["wire1v0", "netem delay"].asked == 7.0
     assert all(found[key].differs for key in found if found[key].asked in (5.0, 33.0, 7.0))
+    plan["controller"]["later"][0]["at_s"] = 10.0
+    found = {(one.interface, one.name): one for one in settings(record(make_run({"cubic-1": 1.0}, name="b"), plan))}
+    assert found["s1-eth2", "1:1 htb rate"].asked == 20.0
 
 
 @pytest.mark.parametrize(

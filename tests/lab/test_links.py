@@ -202,7 +202,8 @@ def test_events_become_settings() -> None:
         "max_rate_bit": 20_000_000,
         "queues": {0: {"min_rate_bit": 5_000_000, "max_rate_bit": 20_000_000, "burst_bytes": 1514}},
     }
-    first, second, third = links.event_entries(graph, found, made, after, [port], seed=1)
+    steps: Any = [{"at_s": 0.0, "queues": [port]}]
+    first, second, third = links.event_entries(graph, found, made, after, steps, seed=1)
     assert first["changes"] == {"rate_mbit": 200.0, "delay_ms": 9.0}
     assert first["netem"]["interface"] == "wire1v0"
     assert (first["netem"]["settings"]["delay_us"], first["netem"]["settings"]["in_order"]) == (9000.0, True)

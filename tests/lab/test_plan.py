@@ -78,6 +78,26 @@ def test_the_same_scenario_gives_the_same_plan(plan: dict[str, Any]) -> None:
     assert make_plan(scenario()) == plan
 
 
+def test_a_policy_that_comes_later_has_the_rate_that_its_link_has_by_then() -> None:
+    """20 Mbit/s, 10 from 3 s on; halves of that at 5 s; halves of 5 from 7 s on."""
+    events = [{"t_s": t_s, "edge": "s1->s2", "rate_mbit": rate} for t_s, rate in ((3.0, 10.0), (7.0, 5.0))]
+    made = make_plan(scenario(events=events, queues_at=[{"at_s": 5.0, "queues": "per_flow"}]))
+    (later,) = made["controller"]["later"]
+    there, back = later["queues"]
+    assert (there["max_rate_bit"], back["max_rate_bit"]) == (10_000_000, 20_000_000)
+    assert [queue["min_rate_bit"] for queue in there["queues"].values()] == [5_000_000, 5_000_000]
+    ports = [event["rate"]["port"] for event in made["events"]]
+    assert [port["max_rate_bit"] for port in ports] == [10_000_000, 5_000_000]
+    assert [queue["min_rate_bit"] for queue in ports[1]["queues"].values()] == [2_500_000, 2_500_000]
+
+
+@pytest.mark.parametrize("queues", [{"queues": "adaptive"}, {"queues_at": [{"at_s": 5.0, "queues": "adaptive"}]}])
+def test_adaptive_queues_and_rates_that_change_are_refused(queues: dict[str, Any]) -> None:
+    events = [{"t_s": 3.0, "edge": "s1->s2", "rate_mbit": 10.0}]
+    with pytest.raises(UsageError, match="events that change a rate go with every queue policy but adaptive"):
+        make_plan(scenario(events=events, **queues))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

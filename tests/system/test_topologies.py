@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from analysis import Run, summarise
+from analysis.settings import settings
 
 pytestmark = pytest.mark.system
 
@@ -150,6 +151,24 @@ def test_handovers_happen_on_time_and_are_recorded(experiment: Callable[..., Run
     late = run.flows.filter(pl.col("t_s") > 27)
     assert min(late["srtt_ms"]) > down + up + 10  # the ground's 2 x 5 ms
     assert drops(run).keys() >= {("netem", "wire1v0")}
+
+
+def test_rates_and_queue_policies_change_in_one_run(experiment: Callable[..., Run], tmp_path: Path) -> None:
+    """20 Mbit/s in one queue, 10 from 3 s on; a queue for each flow from 5 s on; 5 Mbit/s from 8 s on."""
+    (tmp_path / "events.csv").write_text("t_s,edge,rate_mbit\n3,s1->s2,10\n8,s1->s2,5\n")
+    run = experiment(
+        "dumbbell", "--flows", "cubic:1,bbr:1", "--events", tmp_path / "events.csv", "--queues-at", "5s=per_flow",
+        "--duration", "11s", "--warmup", "1s",
+    )  # fmt: skip
+    whole, own = "s1->s2", "s1->s2/1"
+    for queue, begin_s, end_s, rate_mbit in (
+        (whole, 1.0, 2.9, 20.0), (whole, 3.5, 4.9, 10.0), (whole, 6.0, 7.9, 10.0), (own, 6.0, 7.9, 5.0),
+        (whole, 8.5, 11.0, 5.0), (own, 8.5, 11.0, 2.5),
+    ):  # fmt: skip
+        part = run.queues.filter((pl.col("queue_id") == queue) & pl.col("t_s").is_between(begin_s, end_s))
+        sent_mbit = (part["sent_bytes"][-1] - part["sent_bytes"][0]) * 8e-6 / (part["t_s"][-1] - part["t_s"][0])
+        assert abs(sent_mbit / rate_mbit - 1) < (0.02 if queue == whole else 0.1), (queue, begin_s, sent_mbit)
+    assert not [one for one in settings(run) if one.differs]
 
 
 def test_lossy_runs_repeat_bit_for_bit(experiment: Callable[..., Run]) -> None:
