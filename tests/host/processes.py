@@ -10,7 +10,7 @@ from typing import Any
 from lab.claim import VSWITCHD_PID
 from tests.system.conftest import CHECKOUT
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

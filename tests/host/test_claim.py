@@ -17,7 +17,7 @@ from tests.host.machine import differences, snapshot
 from tests.host.processes import Start, ended, find, wait_for
 from tests.system.conftest import Command
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 SHORT = ("--duration", "4s", "--warmup", "1s", "--flows", "cubic:1,bbr:1")
 

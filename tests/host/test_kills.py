@@ -18,7 +18,7 @@ from tests.host.machine import differences, snapshot
 from tests.host.processes import Start, ended, find, wait_for
 from tests.system.conftest import Command
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 VICTIMS = ("experiment", "runner", "controller", "vswitchd", "traffic", "iperf3")
 """The sampler is the runner itself."""
