@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from controller.plan import PortSetting, QueueSetting, Step
 from controller.queues import burst_bytes
 from lab.netem import HTB_QUANTUM, JITTER_REACH, Netem
-from lab.qdiscs import NETEM_MARGIN_PACKETS, RED_MAX_RATE_BIT, RELEASE_DELAY_US, leaf
+from lab.qdiscs import NETEM_MARGIN_PACKETS, RED_MAX_RATE_BIT, RELEASE_DELAY_US, leaf, red_burst, red_step_bytes
 from topologies.events import EdgeState
 from topologies.graph import edge_id, role
 from topologies.ports import macs, natural, ports
@@ -231,8 +231,16 @@ def queue_words(edge: Edge) -> str:
     if edge.aqm in ("fq_codel", "codel", "pie", "fq_pie"):
         words.append("ecn" if edge.ecn else "noecn" if edge.aqm in ("fq_codel", "codel") else "")
     elif edge.aqm == "red":
-        words += [f"bandwidth {round(min(edge.rate_mbit * 1e6, RED_MAX_RATE_BIT))}bit", "ecn" if edge.ecn else ""]
+        words += [*_red_burst(edge), f"bandwidth {round(min(edge.rate_mbit * 1e6, RED_MAX_RATE_BIT))}bit"]
+        words += ["ecn"] if edge.ecn else []
     return " ".join(word for word in words if word)
+
+
+def _red_burst(edge: Edge) -> Iterator[str]:
+    """Yield RED's burst where its least threshold is given and the burst, which must fit it, is not."""
+    given = edge.aqm_params
+    if "min" in given and "burst" not in given:
+        yield f"burst {red_burst(given['min'], given.get('avpkt', red_step_bytes(edge.buffer_bytes or 0)))}"
 
 
 def leaf_words(graph: nx.DiGraph, pair: Pair, buffer_bytes: int) -> str:

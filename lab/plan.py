@@ -17,6 +17,7 @@ from controller.plan import plan as controller_plan
 from lab import links
 from lab.claim import RUN_TAG
 from lab.netem import HTB_CLASS, Netem
+from lab.qdiscs import NEVER_CHANGED
 from lab.scenario import Scenario, build_graph
 from topologies.errors import UsageError
 from topologies.events import EdgeState, states
@@ -60,6 +61,7 @@ def make_plan(scenario: Scenario) -> dict[str, Any]:
     netems = links.netems(graph, wires, after, _fastest(graph, paths, after))
     known = _known_flows(flows, paths)
     changes = policies.timeline([(0.0, scenario.queues), *_queue_changes(scenario)], graph, known)
+    _check_changes(changes, graph)
     steps = _steps(changes, graph, known, after)
     queues = _controller_plan(steps, changes, graph, known)
     return {
@@ -139,6 +141,17 @@ def _queue_changes(scenario: Scenario) -> Iterator[tuple[float, str]]:
     if "adaptive" in names and any(event.rate_mbit is not None for event in scenario.events):
         raise UsageError("events that change a rate go with every queue policy but adaptive")
     yield from changes
+
+
+def _check_changes(changes: Sequence[policies.Change], graph: nx.DiGraph) -> None:
+    """Refuse policies that change queues which can't be changed in place."""
+    moving = len(changes) > 1 or changes[0].plan.interval_s is not None
+    for edge in changes[0].plan.shares if moving else ():
+        if (aqm := graph.edges[edge]["aqm"]) in NEVER_CHANGED:
+            raise UsageError(
+                f"the queue of {edge_id(*edge)} can't change during the run: {aqm} would lose the packets in it. "
+                "Choose another aqm, or one fixed queue policy other than adaptive"
+            )
 
 
 def _network(graph: nx.DiGraph) -> policies.Network:

@@ -35,13 +35,20 @@ def _packets(buffer_bytes: int) -> int:
 
 
 def _red(size: int) -> str:
-    """Return RED's arguments: its thresholds are a twelfth and a quarter of the buffer.
-
-    The kernel counts the average in 32 bits with its fraction, so that large buffers need coarser steps and an end.
-    """
+    """Return RED's arguments: its thresholds are a twelfth and a quarter of the buffer."""
     largest = min(max(size // 4, 6000), RED_MAX_BYTES)
-    least, step = max(largest // 3, 2000), max(1000, size // 250)
-    return f"red limit {size} avpkt {step} min {least} max {largest} burst {least * 5 // 3 // step + 1}"
+    least, step = max(largest // 3, 2000), red_step_bytes(size)
+    return f"red limit {size} avpkt {step} min {least} max {largest} burst {red_burst(least, step)}"
+
+
+def red_step_bytes(size: int) -> int:
+    """Return RED's avpkt: the kernel has 32 bits for the mean with its fraction, so large buffers need coarser ones."""
+    return max(1000, size // 250)
+
+
+def red_burst(least_bytes: float, step_bytes: float) -> int:
+    """Return the burst, in packets, that tc-red(8) gives for its thresholds, of which ours are as 1 to 3."""
+    return int(least_bytes * 5 // 3 // step_bytes) + 1
 
 
 LEAVES: dict[str, Callable[[int], str]] = {
@@ -59,6 +66,11 @@ LEAVES: dict[str, Callable[[int], str]] = {
 }
 """AQM name -> a leaf with room for ``size`` bytes. A new AQM is one entry. Memory limits count the kernel's own
 overhead, about as much again as the packet."""
+
+
+NEVER_CHANGED = frozenset({"red", "sfq"})
+"""Those that can't be changed in place: red throws away what waits in it, sfq refuses (net/sched/sch_red.c, sch_sfq.c,
+Linux 7.2)."""
 
 
 def leaf(aqm: str, buffer_bytes: int) -> str:

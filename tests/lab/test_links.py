@@ -159,6 +159,11 @@ def test_limits_hold_the_longest_delay_of_all_states() -> None:
             {"ecn": True, "aqm_params": {"target_ms": 15.0, "alpha": 2.0}},
             "pie limit 100 target 15000us alpha 2 ecn",
         ),
+        (
+            "red",
+            {"aqm_params": {"min": 30_000.0}},
+            "red limit 151400 avpkt 1000 min 12616 max 37850 burst 22 min 30000 burst 51 bandwidth 20000000bit",
+        ),
     ],
 )
 def test_queue_words(aqm: str, more: dict[str, Any], words: str) -> None:

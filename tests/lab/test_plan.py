@@ -98,6 +98,14 @@ def test_adaptive_queues_and_rates_that_change_are_refused(queues: dict[str, Any
         make_plan(scenario(events=events, **queues))
 
 
+@pytest.mark.parametrize("aqm", ["red", "sfq"])
+@pytest.mark.parametrize("queues", [{"queues": "adaptive"}, {"queues_at": [{"at_s": 5.0, "queues": "per_flow"}]}])
+def test_a_queue_that_would_lose_its_packets_is_not_changed(aqm: str, queues: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"the queue of s1->s2 can't change during the run: {aqm}"):
+        make_plan(scenario(aqm=aqm, **queues))
+    assert make_plan(scenario(aqm=aqm, queues="per_flow"))["leaves"] == []
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
