@@ -25,7 +25,7 @@ from mininet.log import setLogLevel
 from mininet.net import Mininet
 
 from controller.leaves import BY_NETLINK, read_back, set_leaves
-from lab.claim import GROUP, delete_bridges, interfaces, remove_interfaces, vswitchd_runs
+from lab.claim import GROUP, interfaces, remove_interfaces
 from lab.link_events import Links
 from lab.netlink import Namespaces
 from lab.nodes import LightHost, LightSwitch
@@ -252,8 +252,6 @@ class Network:
     ) -> None:
         if self._net is None:
             return
-        if not vswitchd_runs():  # or Mininet's own deleting would wait for it for ever
-            delete_bridges([switch.name for switch in self._net.switches])
         self._net.stop()
         self._net = None
         # Pairs between switches, and between two stages of a wire: no host's namespace takes them along.

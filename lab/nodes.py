@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from mininet.node import Host, OVSSwitch
-from mininet.util import errRun
 
 from controller.ovsdb import TAG
-from lab.claim import RUN_TAG
+from lab.claim import RUN_TAG, delete_bridges
 from lab.netlink import CLONE_NEWNET, enter_namespace
 from lab.process import end_with_parent
 
@@ -153,9 +152,9 @@ class LightSwitch(_ShellOnDemand, OVSSwitch):  # type: ignore[misc]
         return f"{super().bridgeOpts()} external_ids:{TAG}={RUN_TAG}"
 
     @classmethod
-    def batchShutdown(cls, switches: Sequence[LightSwitch], run: Any = errRun) -> Sequence[LightSwitch]:  # noqa: N802
-        """Delete all bridges with one command."""
-        run(["ovs-vsctl", *(word for switch in switches for word in ("--", "--if-exists", "del-br", switch.name))])
+    def batchShutdown(cls, switches: Sequence[LightSwitch], **_: object) -> Sequence[LightSwitch]:  # noqa: N802
+        """Delete all bridges with one command, which does not wait for a daemon that is dead."""
+        delete_bridges([switch.name for switch in switches])
         for switch in switches:
             switch.terminate()
         return switches

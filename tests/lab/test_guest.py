@@ -79,3 +79,12 @@ def test_only_the_remains_of_dead_guests_are_removed(tmp_path: Path, monkeypatch
     os.close(lock)
     kept = {"fairbed-alive", "fairbed-worked-in", "fairbed-notes", "other"}
     assert {path.name for path in tmp_path.iterdir()} == kept
+
+
+def test_a_guest_removes_nothing_of_its_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fairbed-x" / "job").mkdir(parents=True)
+    (tmp_path / "fairbed-x" / "job" / "entropy").touch()
+    (tmp_path / "inside" / "job").mkdir(parents=True)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(guest, "GUEST", tmp_path / "inside")
+    assert remove_remains() == []
