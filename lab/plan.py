@@ -199,11 +199,21 @@ def _node(
     delay = links.host_netem(graph, edge, netems)
     ecn = {"net.ipv4.tcp_ecn": "1"} if any(ecn for _, _, ecn in graph.edges(data="ecn")) else {}
     return {
-        "ip": list(_addresses(graph, node, interface, flows)),
+        "ip": [*_addresses(graph, node, interface, flows), *_frame_by_frame(interface, delay)],
         "tc": [f"qdisc add dev {interface} root handle 1: {delay.words()}"] if delay else [],
         "sysctls": HOST_SYSCTLS | ecn,
         "interfaces": [interface],
     }
+
+
+def _frame_by_frame(interface: str, egress: Netem | None) -> Iterator[str]:
+    """Yield ip's line that has a host send single segments, where its own netem draws lots for what it sends.
+
+    TCP hands several segments at a time to its own interface's qdisc, whatever the device can do: they would be lost,
+    and late, together.
+    """
+    if egress is not None and (egress.is_random or egress.slot):
+        yield f"link set dev {interface} gso_max_segs 1"
 
 
 def _switch(

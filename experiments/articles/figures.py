@@ -211,11 +211,12 @@ def others_figure(results: Sequence[Result]) -> Drawn | None:
             share = 100 * float(np.mean(list(samples["others", mix, f"share {flow_id}"].values())))
             cca = flow_id.rsplit("-", 1)[0]
             axes.barh(row, share, left=left, color=looks[cca][0], edgecolor="white", linewidth=1.5, height=0.7)
-            if share > 7:
+            if share > 4:
+                label = f"{cca} {share:.0f} %" if share > 13 else f"{share:.0f}"
                 axes.text(
                     left + share / 2,
                     row,
-                    f"{cca} {share:.0f} %",
+                    label,
                     ha="center",
                     va="center",
                     color="white",

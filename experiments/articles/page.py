@@ -354,15 +354,17 @@ def _endings(results: Sequence[Result]) -> str:
     doubtful = [result for result in results if result.get("verdict", {}).get("status", "valid") != "valid"]
     said = (
         f"{len(results):,} runs; {len(results) - len(bad):,} complete. Of those on a link {len(doubtful)} have a "
-        "verdict other than valid. Runs that did not end as they should have no part in any figure above."
+        "verdict other than valid (a loss outside its 99 % interval is one, which one run in a hundred has by chance); they "
+        "count above. Runs that did not end as they should have no part in any figure."
     )
-    counted = Counter((each["trial"], each["variant"], each["status"], each["error"]) for each in bad)
-    counted += Counter(
-        (each["trial"], each["variant"], each["verdict"]["status"], "; ".join(each["verdict"]["reasons"]))
-        for each in doubtful
-    )
-    rows = [[str(count), *words] for words, count in sorted(counted.items())]
-    return f"{said}\n\n{table(['runs', 'trial', 'flows', 'how', 'why'], rows)}" if rows else said
+    reasons: dict[tuple[str, str, str], list[str]] = {}
+    for each in bad:
+        reasons.setdefault((each["trial"], each["variant"], each["status"]), []).append(each["error"])
+    for each in doubtful:
+        key = (each["trial"], each["variant"], each["verdict"]["status"])
+        reasons.setdefault(key, []).append("; ".join(each["verdict"]["reasons"]))
+    rows = [[str(len(all_of)), *words, all_of[0]] for words, all_of in sorted(reasons.items())]
+    return f"{said}\n\n{table(['runs', 'trial', 'flows', 'how', 'why, of the first'], rows)}" if rows else said
 
 
 def _again(results: Sequence[Result]) -> dict[str, str]:

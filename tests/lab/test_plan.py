@@ -46,6 +46,14 @@ def test_a_sender_without_delay_still_releases_packets() -> None:
     assert made["nodes"]["rcv1"]["tc"] == []
 
 
+def test_hosts_whose_own_way_draws_lots_send_single_segments(plan: dict[str, Any]) -> None:
+    params = {"pairs": 2, "rate_mbit": 20.0, "rtt_ms": 40.0, "loss_pct": 0.5}
+    lossy = make_plan(scenario(params=params))
+    for node in ("snd1", "rcv1"):
+        line = f"link set dev {node}-eth0 gso_max_segs 1"
+        assert line in lossy["nodes"][node]["ip"] and line not in plan["nodes"][node]["ip"]
+
+
 def test_the_bottlenecks_buffer_is_an_explicit_leaf_of_the_controllers_class(plan: dict[str, Any]) -> None:
     assert plan["controller"]["leaves"][0].endswith("parent 1:1 handle 10: bfifo limit 100000")  # 20 Mbit/s x 40 ms
     assert [port["max_rate_bit"] for port in plan["controller"]["queues"]] == [20_000_000, 20_000_000]

@@ -72,6 +72,12 @@ def test_a_paced_flow_never_queues_and_entropy_tells_jitter_from_a_queue_in_ndm2
     assert min(queue["ndm_tcp"]["entropy"], jitter["ndm_tcp"]["entropy"]) > 700
 
 
+def test_loss_on_a_hosts_own_way_is_frame_by_frame(tmp_path: Path) -> None:
+    """TCP would hand its own interface several segments at a time, lost together: half the loss that was asked for."""
+    found = run("controls", "cubic", tmp_path)
+    assert found["verdict"] == {"status": "valid", "reasons": []}
+
+
 @pytest.mark.parametrize("trial", ["constrained-published", "constrained-link"])
 def test_an_algorithm_that_the_kernel_lacks(trial: str, tmp_path: Path) -> None:
     found = run(trial, "nosuch", tmp_path)
