@@ -354,8 +354,8 @@ def _endings(results: Sequence[Result]) -> str:
     doubtful = [result for result in results if result.get("verdict", {}).get("status", "valid") != "valid"]
     said = (
         f"{len(results):,} runs; {len(results) - len(bad):,} complete. Of those on a link {len(doubtful)} have a "
-        "verdict other than valid (a loss outside its 99 % interval is one, which one run in a hundred has by chance); they "
-        "count above. Runs that did not end as they should have no part in any figure."
+        "verdict other than valid (a loss outside its 99 % interval is one, which one run in a hundred has by chance); "
+        "they count above. Runs that did not end as they should have no part in any figure."
     )
     reasons: dict[tuple[str, str, str], list[str]] = {}
     for each in bad:
