@@ -39,7 +39,7 @@ class Wire:
         self.made = {pair: links.netem(Edge.model_validate(self.graph.edges[pair]), LIMIT) for pair in pairs}
         batch("ip", links.link_lines(self.graph, self.found))
         batch("tc", links.wire_lines(self.graph, self.found["s1", "s2"], self.made))
-        self.links = Links({"controller": {"tag": "", "queues": []}}, Namespaces({}))
+        self.links = Links({"controller": {"tag": "", "queues": [], "later": []}}, Namespaces({}))
         self.links.seed(list(links.seed_entries(self.graph, self.found, self.made, seed=1)))
         self.sockets = {node: self.listen(f"{node}-eth1") for node in ("s1", "s2")}
 
