@@ -133,6 +133,8 @@ build_lab() {
 intact() { [ -e "$1/checksums" ] && (cd "$1" && sha256sum --quiet --status -c checksums); }
 key() { cat "$@" | sha256sum | cut -c1-12; }
 
+[ "$(uname -m)" = x86_64 ] || die "the lab kernel needs x86-64, as user-mode Linux does, and this is $(uname -m): use --kernel host"
+
 # An existing kernel needs no source archive, so its key can't be the archive's: the newest kernel made from
 # this configuration counts. LINUX_SOURCE names its kernel by the archive's name.
 recipe=4   # raised when configure() or build_kernel() come to make something else
