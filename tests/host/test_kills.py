@@ -15,7 +15,7 @@ import pytest
 
 from lab.claim import CLAIM, VSWITCHD_PID, vswitchd_runs
 from tests.host.machine import differences, snapshot
-from tests.host.processes import Start, ended, find, wait_for
+from tests.host.processes import Start, ended, find, wait_for, words
 from tests.system.conftest import Command
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
@@ -86,3 +86,18 @@ def test_nothing_is_left_after_clean(
     assert "Traceback" not in errors
     found = differences(as_it_was, snapshot(tmp_path.parent))
     assert found == {}, json.dumps(found, indent=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attempt", range(4))
+def test_switches_that_die_while_bridges_are_made_hold_nothing_up(
+    attempt: int, start: Start, as_it_was: dict[str, Any], switches_on: Callable[[], None], tmp_path: Path
+) -> None:
+    # the command that makes bridges may outlive the daemon, and make them when they have been deleted already
+    experiment = start(tmp_path / "run")
+    wait_for(lambda: any("add-br" in words(int(path.name)) for path in Path("/proc").glob("[0-9]*")))
+    os.kill(int(VSWITCHD_PID.read_text()), signal.SIGKILL)
+    _, errors = ended(experiment)
+    assert "Open vSwitch's daemon, ovs-vswitchd, ended during the run" in errors
+    switches_on()
+    assert differences(as_it_was, snapshot(tmp_path.parent)) == {}
