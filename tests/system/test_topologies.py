@@ -111,10 +111,10 @@ EACH = {
 def test_each_bottleneck_is_filled_by_its_own_lone_flow(
     experiment: Callable[..., Run], tmp_path: Path, topology: str
 ) -> None:
-    """Every drop is at a bottleneck, and every drop is one retransmission: no packet overtook another."""
+    """Every drop is at a bottleneck, and nothing else is retransmitted: no packet overtook another."""
     params, flows = EACH[topology]
     scenario = {
-        "name": topology, "topology": topology, "params": params, "duration_s": 20.0, "warmup_s": 5.0, "seed": 1,
+        "name": topology, "topology": topology, "params": params, "duration_s": 12.0, "warmup_s": 5.0, "seed": 1,
         "sample_ms": 5,
         "flows": [
             {"flow_id": f"cubic-{k}", "cca": "cubic", "src": src, "dst": dst}
@@ -134,7 +134,8 @@ def test_each_bottleneck_is_filled_by_its_own_lone_flow(
     assert sum(count for (kind, _), count in found.items() if kind == "bfifo") == sum(lost.values()) > 0
     assert {kind for kind, _ in found} == {"bfifo", "htb"}
     again = run.flows.group_by("flow_id").agg(pl.col("retrans_segments").max()).sort("flow_id")["retrans_segments"]
-    assert again.to_list() == list(lost.values())
+    for retransmitted, dropped in zip(again, lost.values(), strict=True):
+        assert 0 <= dropped - retransmitted <= 2  # of the last drops the sender may not know yet
 
 
 def test_handovers_happen_on_time_and_are_recorded(experiment: Callable[..., Run]) -> None:
