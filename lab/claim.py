@@ -259,6 +259,7 @@ def _end_orphan() -> None:
         with suppress(ProcessLookupError):
             pidfd = os.pidfd_open(holder)
             signal.pidfd_send_signal(pidfd, signal.SIGTERM)
+            signal.pidfd_send_signal(pidfd, signal.SIGCONT)  # or a stopped one would not hear of it
             if not select.select([pidfd], [], [], END_DEADLINE_S)[0]:
                 raise FairbedError(f"process {holder}, a run that nobody waits for, does not end: kill -9 it")
             os.close(pidfd)
