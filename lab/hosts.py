@@ -46,7 +46,7 @@ def _algorithm(cca: str) -> Lack:
 
 def _of_kernel(what: str) -> Lack:
     remedy = kernel_remedy(platform.release(), distribution())
-    return Lack(what, remedy) if remedy else Lack(f"{what}, which this kernel was built without")
+    return Lack(what, as_root(remedy)) if remedy else Lack(f"{what}, which this kernel was built without")
 
 
 def as_root(command: str) -> str:
