@@ -61,7 +61,7 @@ class Where:
 
 
 @dataclass
-class _Ending:
+class Ending:
     """How a run went, as far as its words tell."""
 
     phases: list[tuple[str, float]] = field(default_factory=list)
@@ -131,28 +131,17 @@ def execute(
     plan = make_plan(scenario) | {"framework": where.framework}
     plan |= _application(where, plan["controller"])
     kernel, clock, reason = choose(where, {flow["cca"] for flow in plan["flows"]})
-    run = Run.create(out)
-    _write_plan(run, plan)
-    if where.application is not None:
-        shutil.copyfile(where.application, run.raw / APPLICATION)
-    facts = provenance.facts() | {
+    facts = {
         "kernel_kind": kernel,
         "clock": clock,
         "why": reason,
         "framework": where.framework,
         "application": str(where.application or ""),
     }
-    info = {
-        "created": provenance.now(),
-        "scenario": plan["scenario"],
-        "paths": plan["paths"],
-        "queues": plan["queues"],
-        "environment": facts,
-        "verdict": {"status": "invalid", "reasons": ["the run has not finished"]},
-        "outcome": {"status": "crashed", "message": "the run has not finished", "wall_s": {}},
-    }
-    run.write_info(info)
-    ending = _Ending()
+    run = begin(plan, out, facts)
+    if where.application is not None:
+        shutil.copyfile(where.application, run.raw / APPLICATION)
+    ending = Ending()
     ending.hear({"phase": "boot"})
     slept_before_s = slept_s()
     try:
@@ -169,10 +158,32 @@ def execute(
         ending.exit_status = ending.exit_status or error.exit_status
     finally:
         ending.faults += verdict.sleep_problems(clock, slept_s() - slept_before_s)
-        _finish(run, plan, info, ending)
+        finish(run, plan, ending)
     if ending.status != "complete":
         kind = UsageError if ending.exit_status == UsageError.exit_status else FairbedError
         raise kind(ending.error or "the run ended without saying why")
+    return run
+
+
+def begin(plan: Mapping[str, Any], out: Path, facts: Mapping[str, Any]) -> Run:
+    """Return the record of a run that is to come: its plan is there, and that it has not finished.
+
+    ``facts`` say where it is going to run: kernel_kind, clock, why, framework, application.
+    """
+    run = Run.create(out)
+    (run.raw / "plan.json").write_text(json.dumps(plan, indent=1) + "\n")
+    write_controller_plan(run.raw / "controller.json", plan["controller"])
+    run.write_info(
+        {
+            "created": provenance.now(),
+            "scenario": plan["scenario"],
+            "paths": plan["paths"],
+            "queues": plan["queues"],
+            "environment": provenance.facts() | dict(facts),
+            "verdict": {"status": "invalid", "reasons": ["the run has not finished"]},
+            "outcome": {"status": "crashed", "message": "the run has not finished", "wall_s": {}},
+        }
+    )
     return run
 
 
@@ -189,11 +200,6 @@ def _application(where: Where, controller: Mapping[str, Any]) -> dict[str, str]:
         raise UsageError("--queues adaptive moves our own rules: with --controller, choose another policy")
     check_application(where.application, where.framework)
     return {"application": APPLICATION}
-
-
-def _write_plan(run: Run, plan: Mapping[str, Any]) -> None:
-    (run.raw / "plan.json").write_text(json.dumps(plan, indent=1) + "\n")
-    write_controller_plan(run.raw / "controller.json", plan["controller"])
 
 
 @contextmanager
@@ -282,16 +288,16 @@ def _read_facts(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _finish(run: Run, plan: Mapping[str, Any], info: dict[str, Any], ending: _Ending) -> None:
+def finish(run: Run, plan: Mapping[str, Any], ending: Ending) -> None:
     """Make the tables of what was recorded, judge the run, and write both."""
     facts = _read_facts(run.raw / "facts.json")
     flows, queues, lateness = decode.tables(plan, run.raw / "samples")
     events = decode.events(run.raw, facts.get("t0_ns", 0)) if facts else None
     run.write_tables(flows=flows, queues=queues, events=events)
-    environment = info["environment"] | facts.get("environment", {}) | {"idle_rtt_ms": facts.get("idle_rtt_ms", {})}
+    environment = run.info["environment"] | facts.get("environment", {}) | {"idle_rtt_ms": facts.get("idle_rtt_ms", {})}
     status, reasons = verdict.judge(plan, run, facts, lateness, ending.faults, ending.status == "complete")
     run.write_info(
-        info
+        run.info
         | {
             "environment": environment,
             "verdict": {"status": status, "reasons": reasons},
