@@ -99,6 +99,21 @@ def test_a_taken_port_is_refused(command: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("size_kb", [16, 120, 400])
+def test_a_full_disk_is_one_line(size_kb: int, command: Command, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_kb}k", "tmpfs", str(small)], check=True)
+    try:
+        done = command("experiments.dumbbell", "--kernel", "host", "--out", small / "run", *SHORT)
+        *_, last = done.stderr.splitlines()
+        assert done.status == 1 and "Traceback" not in done.stderr
+        assert last.startswith("fairbed: ") and "No space left on device" in last
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+@pytest.mark.slow
 def test_the_next_run_takes_down_what_a_killed_one_left(
     start: Start, on_host: Callable[..., Run], tmp_path: Path
 ) -> None:
