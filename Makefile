@@ -5,7 +5,7 @@
 PYTHON := .venv/bin/python
 CODE := topologies lab controller analysis experiments tests benchmarks
 
-.PHONY: help setup test-setup dumbbell test lint unit system lab-debug test-stock test-host bench calibrate articles clean
+.PHONY: help setup test-setup dumbbell test lint unit system lab-debug test-stock test-host bench calibrate stock-table articles clean
 help:
 	@sed -n 's/^# make/make/p' Makefile
 
@@ -36,7 +36,7 @@ system: test-setup
 lab-debug: test-setup
 	$(PYTHON) -m pytest -m slow tests/kernel/test_debug_kernel.py
 
-# make test-stock NDM-TCP on the Debian kernels of this machine, in QEMU
+# make test-stock NDM-TCP, and whole runs against the lab kernel's, on the Debian kernels of this machine, in QEMU
 test-stock: test-setup
 	$(PYTHON) -m pytest -m slow -s tests/kernel/test_stock_kernel.py
 
@@ -55,6 +55,10 @@ bench: setup
 # make calibrate  measure links against what was configured, and write docs/calibration.md (ten minutes)
 calibrate: setup
 	$(PYTHON) -m experiments.calibrate
+
+# make stock-table run one dumbbell in the lab kernel and in a stock kernel (QEMU), and write docs/stock.md
+stock-table: setup
+	$(PYTHON) -m experiments.stock
 
 # make articles   test what was published about NDM-TCP, and write docs/articles.md (an hour; goes on where it was interrupted)
 articles: setup

@@ -8,8 +8,10 @@
 # files, read-only under memory: what it writes is gone at the end. Its output is this command's, its exit status too
 # (125: it did not get that far). Booting takes 10 to 60 s, because the processor is emulated.
 #
-# STEADY=1 counts the guest's time in instructions, on one processor: what it measures does not depend on how busy this
-# machine is. Its clock jumps over the waits for this machine's files, so warm up first.
+# STEADY=N counts the guest's time in instructions, 2^N ns each, on one processor: what it measures does not depend on how
+# busy this machine is. Its clock jumps over the waits for this machine's files, so warm up first.
+#
+# OUT=DIRECTORY is writable for the guest, at /run/out.
 set -euo pipefail
 
 die() { printf 'fairbed: %s\n' "$*" >&2; exit 125; }
@@ -23,6 +25,7 @@ memory=${MEMORY:-1G} processors=${PROCESSORS:-2} limit_s=${LIMIT_S:-900}
 for need in qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio; do
   command -v "${need%:*}" >/dev/null || die "${need%:*} is missing: apt-get install ${need#*:}"
 done
+if [ -n "${OUT:-}" ] && [ ! -d "$OUT" ]; then die "OUT=$OUT is no directory"; fi
 busybox=$(command -v busybox)
 if ldd "$busybox" >/dev/null 2>&1; then die "$busybox needs libraries, which an initramfs has not: apt-get install busybox-static"; fi
 
@@ -62,6 +65,9 @@ $b cp /command /root/run/command
 $b cat >/root/run/first <<'FIRST'
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
 ln -sfn /proc/self/fd /dev/fd; ip link set lo up
+if grep -qw out /sys/bus/virtio/drivers/9pnet_virtio/*/mount_tag; then
+  mkdir /run/out; mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000 out /run/out
+fi
 setsid /bin/bash /run/command </dev/null >/dev/ttyS1 2>&1
 echo "fairbed-status $?" >/dev/ttyS1
 sync; echo o >/proc/sysrq-trigger; sleep 1000
@@ -72,13 +78,18 @@ chmod +x "$tree/init"
 (cd "$tree" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initramfs"
 
 pace=(-accel tcg,thread=multi -smp "$processors")
-if [ -n "${STEADY:-}" ]; then pace=(-accel tcg,thread=single -smp 1 -icount shift=2,sleep=off); fi
-timeout "$limit_s" qemu-system-x86_64 -M q35 "${pace[@]}" -cpu max -m "$memory" \
+if [ -n "${STEADY:-}" ]; then pace=(-accel tcg,thread=single -smp 1 -icount "shift=$STEADY,sleep=off"); fi
+out=()
+if [ -n "${OUT:-}" ]; then
+  out=(-fsdev "local,id=out,path=$OUT,security_model=none" -device virtio-9p-pci,fsdev=out,mount_tag=out)
+fi
+timeout --foreground "$limit_s" qemu-system-x86_64 -M q35 "${pace[@]}" -cpu max -m "$memory" \
   -nodefaults -no-user-config -display none -no-reboot -serial "file:$work/console" -serial stdio \
   -kernel "$image" -initrd "$work/initramfs" \
   -fsdev local,id=host,path=/,security_model=none,multidevs=remap,readonly=on -device virtio-9p-pci,fsdev=host,mount_tag=host \
+  "${out[@]}" \
   -append "console=ttyS0 panic=-1 tsc=reliable no_timer_check mitigations=off nokaslr selinux=0 apparmor=0 audit=0 random.trust_cpu=on quiet" \
-  </dev/null 2>&1 | tr -d '\r' | sed -u "/^fairbed-status /{s///;w $work/status
+  </dev/null 2>&1 | sed -u -e 's/\r//g' -e "/^fairbed-status /{s///;w $work/status
 d}" || true
 if [ -s "$work/status" ]; then exit "$(cat "$work/status")"; fi
 tail -n 20 "$work/console" >&2 || true

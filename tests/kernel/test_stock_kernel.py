@@ -1,4 +1,4 @@
-"""NDM-TCP on the kernels that Debian ships, booted in QEMU: ``make test-stock``."""
+"""NDM-TCP, and whole runs, on the kernels that Debian ships, booted in QEMU: ``make test-stock``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from analysis import compare
+from experiments.stock import CCAS, overlap
+from lab.record import Run
 from tests.kernel.ndm_harness import CORE, ROOT
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
@@ -24,7 +28,7 @@ RELEASES = sorted(image.name.removeprefix("vmlinuz-") for image in Path("/boot")
 def boot(release: str, *command: str) -> tuple[int, str]:
     """Return the exit status and the output of a command on that kernel."""
     argv = [str(STOCK / "boot.sh"), release, *command]
-    environment = os.environ | {"STEADY": "1"}  # figures do not depend on how busy this machine is
+    environment = os.environ | {"STEADY": "2"}  # figures do not depend on how busy this machine is
     done = subprocess.run(
         argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
@@ -84,6 +88,26 @@ def test_module_and_bpf_program_on_one_kernel(release: str | None, tmp_path: Pat
         assert found[twin]["goodput_mbit"] == pytest.approx(found[name]["goodput_mbit"], rel=0.01)
         assert found[twin]["mean_cwnd"] == pytest.approx(found[name]["mean_cwnd"], rel=0.02)
         assert found[twin]["retransmits"] == pytest.approx(found[name]["retransmits"], rel=0.1, abs=2)
+
+
+@pytest.mark.parametrize("release", RELEASES or [None], ids=str)
+def test_the_dumbbell_agrees_with_the_lab_kernels(release: str | None, tmp_path: Path) -> None:
+    """Five runs in each: every verdict valid; each flow's share and the queueing delay agree (docs/stock.md)."""
+    release = require(release)
+    if not shutil.which("dkms"):
+        pytest.skip("dkms is not installed (apt-get install dkms)")
+    out, page = tmp_path / "runs", tmp_path / "stock.md"
+    command = [sys.executable, "-m", "experiments.stock", "--repeats", "5", "--release", release]
+    subprocess.run([*command, "--out", str(out), "--page", str(page)], cwd=ROOT, check=True)
+    lab, stock = ([Run.open(path) for path in sorted((out / kernel).glob("seed*"))] for kernel in ("lab", "stock"))
+    assert [run.verdict for run in (*lab, *stock)] == [{"status": "valid", "reasons": []}] * 10
+    assert {run.info["environment"]["kernel"] for run in stock} == {release}
+    assert {cca for run in stock for cca in run.flows["cca"]} == set(CCAS)
+    print(page.read_text())
+    found = compare(lab, stock).differences
+    delays = {name: found["overall"][f"queueing_delay_{name}_ms"] for name in ("p50", "p95")}
+    compared = {cca: found[cca]["share"] for cca in CCAS} | delays
+    assert {name: difference for name, difference in compared.items() if not overlap(difference)} == {}
 
 
 def figures(line: str) -> tuple[str, dict[str, float]]:

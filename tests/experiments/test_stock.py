@@ -1,0 +1,58 @@
+"""The comparison with a stock kernel: when intervals overlap, and how the guest's words end. The rest: test-stock."""
+
+from pathlib import Path
+
+import pytest
+
+from analysis.repeats import Difference
+from analysis.statistics import Interval
+from experiments.stock import ROWS, _cells, _ending, overlap
+
+
+def difference(a: tuple[float | None, float | None], b: tuple[float | None, float | None]) -> Difference:
+    """Return one whose sides have these intervals."""
+    left, right = (Interval(0.5, *bounds, 6) for bounds in (a, b))
+    return Difference(left, right, Interval(0.0, -0.1, 0.1, 6), 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ((0.1, 0.3), (0.2, 0.4), True),
+        ((0.2, 0.4), (0.1, 0.3), True),
+        ((0.1, 0.4), (0.2, 0.3), True),
+        ((0.1, 0.2), (0.2, 0.3), True),
+        ((0.1, 0.2), (0.21, 0.3), False),
+        ((0.21, 0.3), (0.1, 0.2), False),
+        ((None, None), (0.1, 0.2), False),
+    ],
+)
+def test_intervals_overlap_when_they_share_a_value(
+    a: tuple[float | None, float | None], b: tuple[float | None, float | None], expected: bool
+) -> None:
+    assert overlap(difference(a, b)) is expected
+
+
+def test_a_row_has_the_units_of_its_label() -> None:
+    row = ROWS[0]
+    assert row.label == "share of ndm_tcp, %"
+    assert _cells(row, difference((0.1, 0.2), (0.3, 0.4))) == (
+        "share of ndm_tcp, % | 50.0 (10.0 .. 20.0) | 50.0 (30.0 .. 40.0) | 0.0 (-10.0 .. 10.0) | **no**"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "error"),
+    [
+        ('{"phase": "flows"}\n{"done": true}\n', "complete", ""),
+        ('{"phase": "flows"}\n{"t_s": 1', "crashed", "the guest ended before the run did"),
+        ('{"error": "no netem", "exit_status": 2}\n', "crashed", "no netem"),
+        (None, "crashed", "the guest ended before the run did"),
+    ],
+)
+def test_how_a_run_in_the_guest_ended(tmp_path: Path, words: str | None, status: str, error: str) -> None:
+    path = tmp_path / "words.jsonl"
+    if words is not None:
+        path.write_text(words)
+    ending = _ending(path)
+    assert (ending.status, ending.error) == (status, error)
