@@ -23,6 +23,7 @@ from experiments import options as opt
 from lab import provenance
 from lab.commandline import run_app
 from lab.execute import Ending, Where, begin, execute, finish
+from lab.hosts import find_program
 from lab.kernels import CHECKOUT, compile_sources
 from lab.plan import make_plan
 from lab.record import Run
@@ -36,6 +37,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 STOCK = CHECKOUT / "kernel" / "stock"
 NDM = CHECKOUT / "kernel" / "ndm"
+PROGRAMS = {
+    "qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "cpio": "cpio", "dkms": "dkms",
+}  # fmt: skip
+"""Program -> Debian package that has it."""
 DKMS_NAME, DKMS_VERSION = "ndm_tcp", "0.1.0"
 
 CCAS = ("ndm_tcp", "cubic", "reno", "bbr")
@@ -80,23 +85,29 @@ def dumbbell(seed: int, duration_s: float) -> Scenario:
     )
 
 
-def newest_release() -> str:
-    """Return the newest kernel of this machine whose headers are there too."""
-    images = Path("/boot").glob("vmlinuz-*")
-    releases = [image.name.removeprefix("vmlinuz-") for image in sorted(images, key=lambda path: path.stat().st_mtime)]
-    found = [release for release in releases if Path("/lib/modules", release, "build", "Makefile").exists()]
+def check(release: str | None) -> str:
+    """Return the release to boot, by default the newest of this machine that has its headers.
+
+    Raises
+    ------
+    UsageError
+        Naming what is missing and the package that has it.
+    """
+    for program, package in PROGRAMS.items():
+        if not find_program(program):
+            raise UsageError(f"{program} is missing: apt-get install {package}")
+    images = sorted(Path("/boot").glob("vmlinuz-*"), key=lambda path: path.stat().st_mtime)
+    releases = [image.name.removeprefix("vmlinuz-") for image in images]
+    found = [name for name in releases if Path("/lib/modules", name, "build", "Makefile").exists()]
     if not found:
-        raise UsageError(
-            "no kernel in /boot has its headers: apt-get install linux-image-amd64 linux-headers-amd64 qemu-system-x86 "
-            "busybox-static cpio dkms"
-        )
-    return found[-1]
+        raise UsageError("no kernel in /boot has its headers: apt-get install linux-image-amd64 linux-headers-amd64")
+    if release not in (None, *found):
+        raise UsageError(f"--release {release}: of the kernels in /boot, these have headers: {', '.join(found)}")
+    return release or found[-1]
 
 
 def build_module(release: str, scratch: Path) -> Path:
     """Return NDM-TCP's module for a kernel, built and installed by DKMS in trees below ``scratch``."""
-    if not shutil.which("dkms"):
-        raise UsageError("dkms is missing: apt-get install dkms")
     trees = {name: scratch / name for name in ("dkmstree", "sourcetree", "installtree")}
     for tree in trees.values():
         tree.mkdir()
@@ -229,14 +240,15 @@ def stock(
     """Run the experiment."""
     from analysis import compare
 
+    release = check(release)
+    page.parent.mkdir(parents=True, exist_ok=True)
     out = out or Path("runs") / f"stock-{datetime.now():%Y%m%d-%H%M%S}"
     scenarios = {f"seed{number}": dumbbell(number, duration) for number in range(seed, seed + repeats)}
     compile_sources()
     warm_up = {WARM_UP: dumbbell(seed, WARM_UP_S)}
-    on_stock = run_stock(release or newest_release(), warm_up | scenarios, out / "stock", limit)[1:]
+    on_stock = run_stock(release, warm_up | scenarios, out / "stock", limit)[1:]
     in_lab = [execute(scenario, out / "lab" / name, Where(kernel="lab")) for name, scenario in scenarios.items()]
     comparison = compare(in_lab, on_stock)
-    page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(document(comparison, in_lab, on_stock, "make stock-table"))
     print(f"runs     {out}\npage     {page}")
 

@@ -6,7 +6,8 @@ import pytest
 
 from analysis.repeats import Difference
 from analysis.statistics import Interval
-from experiments.stock import ROWS, _cells, _ending, overlap
+from experiments.stock import PROGRAMS, ROWS, _cells, _ending, check, overlap
+from topologies.errors import UsageError
 
 
 def difference(a: tuple[float | None, float | None], b: tuple[float | None, float | None]) -> Difference:
@@ -56,3 +57,16 @@ def test_how_a_run_in_the_guest_ended(tmp_path: Path, words: str | None, status:
         path.write_text(words)
     ending = _ending(path)
     assert (ending.status, ending.error) == (status, error)
+
+
+def test_a_kernel_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.stock.PROGRAMS", {})
+    with pytest.raises(UsageError, match=r"--release 9\.9: of the kernels|no kernel in /boot has its headers"):
+        check("9.9")
+
+
+def test_a_program_that_is_missing_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.stock.find_program", lambda name: None if name == "cpio" else name)
+    assert "cpio" in PROGRAMS
+    with pytest.raises(UsageError, match=r"^cpio is missing: apt-get install cpio$"):
+        check(None)
