@@ -21,12 +21,12 @@ packages=(mininet openvswitch-switch iperf3 iproute2 iputils-ping kmod python3-v
 say() { printf 'fairbed setup: %s\n' "$*" >&2; }
 die() { printf 'fairbed setup: %s\n' "$*" >&2; exit 1; }
 
-compile=--compile-bytecode     # a lab kernel can't write what it compiles
+wanted=(-r requirements.txt --compile-bytecode)     # a run in the lab kernel can't write what it compiles
 case ${1:-} in
   '' | --where) ;;
   --tests) packages+=(chromium ethtool dkms pahole clang llvm bpftool libbpf-dev vagrant
                       "linux-headers-$(dpkg --print-architecture 2>/dev/null)") ;;
-  --vm) packages+=(dkms); compile=--no-compile-bytecode ;;
+  --vm) packages+=(dkms); wanted=(-r pyproject.toml --constraints requirements.txt) ;;     # without what tests need
   *) printf 'fairbed: unknown option %s: lab/setup.sh [--tests | --vm | --where]\n' "$1" >&2; exit 2 ;;
 esac
 
@@ -35,6 +35,7 @@ if [ -z "$cache" ]; then
   cache=${XDG_CACHE_HOME:-$HOME/.cache}/fairbed
   if [ "$(id -u)" = 0 ] || { [ -e "$system/complete" ] && [ ! -e "$cache/complete" ]; }; then cache=$system; fi
 fi
+cache=$(realpath -ms "$cache")
 [ "${1:-}" = --where ] && { printf '%s\n' "$cache"; exit; }
 
 as_root() {
@@ -52,7 +53,7 @@ install_packages() {
   say "installing Debian packages (about a minute): ${missing[*]}"
   [ -z "$(dpkg --audit)" ] || as_root dpkg --configure -a >>"$cache/apt.log" 2>&1 || true    # interrupted before
   apt update || say "the package lists could not be renewed; trying with those that are here"
-  apt install --no-install-recommends -y "${missing[@]}" && return
+  apt install --reinstall --no-install-recommends -y "${missing[@]}" && return     # some may be there in part
   tail -n 5 "$cache/apt.log" >&2
   die "Debian's packages could not be installed; the whole log is in $cache/apt.log"
 }
@@ -63,7 +64,7 @@ apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Ti
 # Mininet is a Debian package in the system's Python, so the environment is made from that and sees it.
 make_environment() {
   local recipe
-  recipe=$(/usr/bin/python3 -V; declare -f fill_environment; cat "$checkout"/{requirements,build-constraints}.txt)
+  recipe=$(/usr/bin/python3 -V; declare -f fill_environment; echo "${wanted[@]}"; cat "$checkout"/{requirements,build-constraints}.txt)
   venv=$cache/venv-$(sha256sum <<<"$recipe" | cut -c1-12)
   [ -e "$venv/complete" ] && return
   say "making the Python environment (about a minute)"
@@ -74,8 +75,8 @@ fill_environment() {
   rm -rf "$venv" &&
     /usr/bin/python3 -m venv --system-site-packages "$venv" &&
     "$venv/bin/pip" install --quiet --disable-pip-version-check uv &&
-    "$venv/bin/uv" pip install --quiet "$compile" --python "$venv/bin/python" -r "$checkout/requirements.txt" \
-      --build-constraints "$checkout/build-constraints.txt" &&
+    (cd "$checkout" && "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" "${wanted[@]}" \
+      --build-constraints build-constraints.txt) &&
     touch "$venv/complete"
 }
 

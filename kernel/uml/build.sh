@@ -14,7 +14,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-cache=${1:?usage: build.sh CACHE}
+cache=$(realpath -ms "${1:?usage: build.sh CACHE}")
 read -ra configs <<<"${FAIRBED_KERNEL_CONFIG:-config}"     # files here, merged in this order
 configs=("${configs[@]/#/$here/}")
 minimum=6.16   # the first release with seccomp=on in user-mode Linux, which is faster than ptrace
@@ -93,7 +93,8 @@ adapt() {
 configure() {
   adapt "$1"
   make -s -C "$1" O="$2" ARCH=um tinyconfig >&2
-  "$1/scripts/kconfig/merge_config.sh" -m -O "$2" "$2/.config" "${configs[@]}" >/dev/null
+  cp "${configs[@]}" "$2"     # the merging script takes no path with blanks
+  (cd "$2" && "$1/scripts/kconfig/merge_config.sh" -m -O . .config "${configs[@]##*/}" >/dev/null)
   make -s -C "$1" O="$2" ARCH=um olddefconfig >&2
   local wanted lost=
   while read -r wanted; do grep -qxF "$wanted" "$2/.config" || lost+=" $wanted"; done < <(grep -hE '^CONFIG_' "${configs[@]}"; echo CONFIG_HZ=250)
