@@ -131,7 +131,7 @@ if [ "${1:-}" = --vm ]; then
   kernel_packages
 fi
 install_packages
-if [ -w "$cache" ]; then exec 8>"$cache/.lock"; flock 8; fi
+if [ -w "$cache" ]; then exec 8>>"$cache/.lock"; flock 8; fi
 make_environment
 if [ "${1:-}" = --vm ]; then
   install_module
