@@ -5,7 +5,7 @@
 PYTHON := .venv/bin/python
 CODE := topologies lab controller analysis experiments tests benchmarks
 
-.PHONY: help setup test-setup dumbbell test lint unit system lab-debug test-stock test-host bench calibrate stock-table articles clean
+.PHONY: help setup test-setup dumbbell test lint unit system lab-debug test-stock test-host test-vagrant test-platforms bench calibrate stock-table articles clean
 help:
 	@sed -n 's/^# make/make/p' Makefile
 
@@ -43,6 +43,14 @@ test-stock: test-setup
 # make test-host  runs on a host's own kernel: this machine's where it can, else a lab kernel plays it (half an hour)
 test-host: test-setup
 	tests/host/run.sh
+
+# make test-vagrant   a real vagrant up of this checkout, on an emulated processor, and the main job in it (an hour; root)
+test-vagrant: setup
+	tests/vagrant/run.sh
+
+# make test-platforms set-up, fast tests and main job on bare Debian 13 and Ubuntu 24.04 (half an hour; root)
+test-platforms:
+	tests/platforms.sh trixie noble
 
 test: lint
 	$(PYTHON) -m pytest --doctest-modules topologies lab analysis controller experiments tests
