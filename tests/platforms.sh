@@ -12,12 +12,13 @@ checkout=$(cd "$(dirname "$0")/.." && pwd)
 command -v mmdebstrap >/dev/null || { echo "fairbed: mmdebstrap is missing: apt-get install mmdebstrap" >&2; exit 1; }
 
 make_root() {
-  local sources=http://deb.debian.org/debian
+  local options=(--quiet --variant=apt --include=make,git,ca-certificates,iproute2,mount)
   if [ "$1" = noble ]; then
-    local unchecked=; [ -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ] || unchecked="[trusted=yes] "
-    sources="deb ${unchecked}http://archive.ubuntu.com/ubuntu noble main universe"
+    options+=(--components=main,universe)
+    [ -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ] ||
+      options+=(--aptopt='Acquire::AllowInsecureRepositories "true"' --aptopt='APT::Get::AllowUnauthenticated "true"')
   fi
-  mmdebstrap --quiet --variant=apt --include=make,git,ca-certificates,iproute2,mount "$1" "$2" "$sources"
+  mmdebstrap "${options[@]}" "$1" "$2"
   cp /etc/ssl/certs/ca-certificates.crt "$2/etc/ssl/certs/"     # a mirror may lie behind a proxy
 }
 

@@ -8,7 +8,6 @@
 set -euo pipefail
 
 arch=$(dpkg --print-architecture)
-mirror=http://deb.debian.org/debian
 packages=systemd-sysv,udev,dbus,openssh-server,sudo,iproute2,kmod,iputils-ping,ca-certificates,procps,ifupdown
 packages+=,isc-dhcp-client,initramfs-tools,zstd,linux-image-$arch
 
@@ -68,8 +67,7 @@ key=$(find "$root/usr" -name vagrant.pub -path '*/keys/*' | head -n 1)
 rm -rf "$out"; mkdir -p "$out"
 mmdebstrap --quiet --variant=apt --aptopt='APT::Install-Recommends "false"' --include="$packages" \
   --essential-hook="bash '$0' --essential \"\$1\"" --customize-hook="bash '$0' --customize \"\$1\" '$key'" \
-  bookworm "$tree" "deb $mirror bookworm main" "deb $mirror bookworm-updates main" \
-  "deb http://deb.debian.org/debian-security bookworm-security main"
+  bookworm "$tree"
 cp "$tree"/boot/vmlinuz-* "$out/vmlinuz"
 cp "$tree"/boot/initrd.img-* "$out/initrd"
 truncate -s 10G "$out/disk.raw"

@@ -26,8 +26,7 @@ done
 make_root() {
   say "a root with Vagrant, libvirt and QEMU (3 min)"
   rm -rf "$root"; mkdir -p "$work"
-  mmdebstrap --quiet --variant=apt --aptopt='APT::Install-Recommends "false"' --include="$packages" bookworm "$root" \
-    http://deb.debian.org/debian
+  mmdebstrap --quiet --variant=apt --aptopt='APT::Install-Recommends "false"' --include="$packages" bookworm "$root"
   touch "$root/complete"
 }
 
