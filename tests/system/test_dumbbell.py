@@ -51,7 +51,8 @@ def test_every_flow_ran_its_own_algorithm_all_the_time(main_job: Run) -> None:
     starts = main_job.events.filter(pl.col("source") == "flow", pl.col("kind") == "start")
     assert {json.loads(detail)["cca"] for detail in starts["detail"]} == CCAS  # as the kernel read it back
     for _, flow in main_job.flows.group_by("flow_id"):
-        assert flow.height == 60 * 20  # 60 s every 50 ms; the first sample finds no socket yet
+        # 60 s every 50 ms; the first sample finds no socket yet, unless it is late
+        assert 60 * 20 <= flow.height <= 60 * 20 + REAL
 
 
 def test_the_algorithms_own_state_is_recorded(main_job: Run) -> None:
@@ -60,8 +61,10 @@ def test_the_algorithms_own_state_is_recorded(main_job: Run) -> None:
     assert bbr["bbr_bw_mbit"].max() <= 1.1 * RATE_MBIT  # type: ignore[operator]
     ndm = main_job.flows.filter(pl.col("cca") == "ndm_tcp")
     assert set(ndm["ndm_entropy"].drop_nulls()) <= {0, 1000}  # the published entropy has two values
-    assert ndm["ndm_plasticity"].is_between(100, 1000).all()
-    assert main_job.flows.filter(pl.col("cca") == "reno")["ndm_entropy"].null_count() == 1200
+    begun = ndm.filter(pl.col("t_s") > 0.09)  # with the first acknowledgement, a round trip after the start
+    assert begun["ndm_plasticity"].is_between(100, 1000).all()
+    reno = main_job.flows.filter(pl.col("cca") == "reno")
+    assert reno["ndm_entropy"].null_count() == reno.height
 
 
 def test_goodputs_add_up_to_the_bottleneck(main_job: Run) -> None:
