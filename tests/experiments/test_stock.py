@@ -6,7 +6,7 @@ import pytest
 
 from analysis.repeats import Difference
 from analysis.statistics import Interval
-from experiments.stock import PROGRAMS, ROWS, _cells, _ending, check, overlap
+from experiments.stock import PACKET_MS, PROGRAMS, ROWS, _cells, _ending, check, overlap
 from topologies.errors import UsageError
 
 
@@ -32,6 +32,15 @@ def test_intervals_overlap_when_they_share_a_value(
     a: tuple[float | None, float | None], b: tuple[float | None, float | None], expected: bool
 ) -> None:
     assert overlap(difference(a, b)) is expected
+
+
+@pytest.mark.parametrize(("b", "expected"), [((0.8, 0.9), True), ((0.81, 0.9), False)])
+def test_intervals_overlap_within_what_a_measure_can_tell(b: tuple[float, float], expected: bool) -> None:
+    assert overlap(difference((0.1, 0.2), b), 0.6) is expected
+
+
+def test_a_packet_takes_six_tenths_of_a_millisecond() -> None:
+    assert pytest.approx(1514 * 8 / 20e6 * 1e3) == PACKET_MS
 
 
 def test_a_row_has_the_units_of_its_label() -> None:

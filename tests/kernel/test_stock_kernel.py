@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from analysis import compare
-from experiments.stock import CCAS, overlap
+from experiments.stock import CCAS, overlap, rows
 from lab.record import Run
 from tests.kernel.ndm_harness import CORE, ROOT
 
@@ -104,10 +104,11 @@ def test_the_dumbbell_agrees_with_the_lab_kernels(release: str | None, tmp_path:
     assert {run.info["environment"]["kernel"] for run in stock} == {release}
     assert {cca for run in stock for cca in run.flows["cca"]} == set(CCAS)
     print(page.read_text())
-    found = compare(lab, stock).differences
-    delays = {name: found["overall"][f"queueing_delay_{name}_ms"] for name in ("p50", "p95")}
-    compared = {cca: found[cca]["share"] for cca in CCAS} | delays
-    assert {name: difference for name, difference in compared.items() if not overlap(difference)} == {}
+    compared = [
+        (row, found) for row, found in rows(compare(lab, stock)) if "share" in row.label or "delay" in row.label
+    ]
+    assert len(compared) == len(CCAS) + 3
+    assert [row.label for row, found in compared if not overlap(found, row.resolution)] == []
 
 
 def figures(line: str) -> tuple[str, dict[str, float]]:
