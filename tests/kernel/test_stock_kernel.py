@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 STOCK = ROOT / "kernel" / "stock"
 SECONDS = 20
 RATE_MBIT = 50.0
+SHARE_SLACK = 0.02
+"""Of the link, that intervals of shares may lie apart: the lab kernel's release is another."""
 RELEASES = sorted(image.name.removeprefix("vmlinuz-") for image in Path("/boot").glob("vmlinuz-*"))
 
 
@@ -104,11 +106,11 @@ def test_the_dumbbell_agrees_with_the_lab_kernels(release: str | None, tmp_path:
     assert {run.info["environment"]["kernel"] for run in stock} == {release}
     assert {cca for run in stock for cca in run.flows["cca"]} == set(CCAS)
     print(page.read_text())
-    compared = [
-        (row, found) for row, found in rows(compare(lab, stock)) if "share" in row.label or "delay" in row.label
-    ]
-    assert len(compared) == len(CCAS) + 3
-    assert [row.label for row, found in compared if not overlap(found, row.resolution)] == []
+    found = list(rows(compare(lab, stock)))
+    slack = {row: SHARE_SLACK if row.measure == "share" else row.resolution for row, _ in found}
+    compared = [(row, difference) for row, difference in found if slack[row]]
+    assert len(compared) == len(CCAS) + 3  # and the delay's percentiles
+    assert [row.label for row, difference in compared if not overlap(difference, slack[row])] == []
 
 
 def figures(line: str) -> tuple[str, dict[str, float]]:
