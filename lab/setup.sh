@@ -106,7 +106,7 @@ install_module() {
   fi
   if [ -z "$(dkms status "$name/$version")" ]; then dkms add "$name/$version" >&2; fi
   printf '%s\n' tcp_bbr "$name" >/etc/modules-load.d/fairbed.conf
-  for build in /lib/modules/*/build/Makefile; do dkms autoinstall -k "$(cut -d/ -f4 <<<"$build")" >&2; done
+  for build in $(compgen -G '/lib/modules/*/build/Makefile'); do dkms autoinstall -k "$(cut -d/ -f4 <<<"$build")" >&2; done
   if [ -e "/lib/modules/$(uname -r)/build/Makefile" ]; then
     modprobe -a tcp_bbr "$name" || die "NDM-TCP could not be loaded: dmesg | tail"
   else
