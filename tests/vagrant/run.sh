@@ -59,7 +59,8 @@ cp "$here/inside.sh" "$root/root/inside.sh"
 rm -f "$work/network" "$work/go"; mkfifo "$work/go"
 unshare --net --mount --pid --fork --kill-child --propagation private "$here/enter.sh" "$root" "$work/go" &
 outer=$!
-trap 'kill "$outer" 2>/dev/null || true; [ -z "${slirp:-}" ] || kill "$slirp" 2>/dev/null || true' EXIT
+# unshare heeds no gentler signal; all that is in its namespaces goes with it.
+trap 'kill -KILL "$outer" 2>/dev/null || true; [ -z "${slirp:-}" ] || kill "$slirp" 2>/dev/null || true' EXIT
 timeout 20 sh -c "until pgrep -P $outer >/dev/null; do sleep 0.1; done"
 slirp=$(give_network "$(pgrep -P "$outer")")
 timeout 20 sh -c "echo go >'$work/go'"
