@@ -1,11 +1,10 @@
 """What a run says, as a few numbers: the same names whether iperf3 or Fairbed's own record tells them.
 
 One flow: ``goodput_mbit`` (what the receiver got), ``sent_mbit`` (what the sender's socket took), ``retransmissions``
-(segments), of them ``retransmissions_early`` and ``_late`` (first and second half) and, as a rate,
-``retransmissions_per_s_settled`` (from `SETTLED_S` to the half) and ``_late``; ``retransmission_rate`` (of segments
-sent), ``cwnd_final_bytes``, ``cwnd_max_bytes``, ``silent_s`` (seconds in which the sender's socket took nothing, or, on
-a link, the receiver got nothing), ``dropped`` (packets, by the bottleneck or the loopback's qdiscs). Series have a
-value per second, entropy five.
+(segments), of them ``retransmissions_early`` and ``_late`` (first and second half), ``retransmission_rate`` (of the
+segments sent), ``cwnd_final_bytes``, ``cwnd_max_bytes``, ``silent_s`` (seconds in which the sender's socket took nothing,
+or, on a link, the receiver got nothing), ``dropped`` (packets, by the bottleneck or the loopback's qdiscs). Series have a
+value per second, entropy five; `of_series` makes measures of them.
 """
 
 from __future__ import annotations
@@ -27,23 +26,41 @@ NOISE = 700
 
 
 def of_seconds(retransmissions: Sequence[float]) -> dict[str, float]:
-    """Return what the retransmissions of each second say about the beginning and the end of a flow.
+    """Return the retransmissions of a flow from those of each second: all, and those of each half.
 
     Examples
     --------
     >>> of_seconds([9, 5, 1, 1, 1, 1, 0, 2, 1, 0])["retransmissions_late"]
     4
     """
-    half, settled = len(retransmissions) // 2, int(SETTLED_S)
-    measures: dict[str, float] = {
+    half = len(retransmissions) // 2
+    return {
         "retransmissions": sum(retransmissions),
         "retransmissions_early": sum(retransmissions[:half]),
         "retransmissions_late": sum(retransmissions[half:]),
     }
-    if half > settled:
-        measures["retransmissions_per_s_settled"] = sum(retransmissions[settled:half]) / (half - settled)
-        measures["retransmissions_per_s_late"] = sum(retransmissions[half:]) / (len(retransmissions) - half)
-    return measures
+
+
+def of_series(series: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Return the retransmissions per megabyte: all, from `SETTLED_S` to the half, and after the half.
+
+    Who sends less retransmits less; this is what is left when that is taken out. Absent where nothing was sent.
+
+    Examples
+    --------
+    >>> found = of_series({"bytes": [2e6] * 10, "retransmissions": [9, 9, 9, 1, 3, 1, 1, 1, 1, 1]})
+    >>> found["retransmissions_per_mb_settled"], found["retransmissions_per_mb_late"]
+    (1.0, 0.5)
+    """
+    if not {"bytes", "retransmissions"} <= series.keys():
+        return {}
+    seconds = len(series["retransmissions"])
+    parts = {"": (0, seconds), "_settled": (int(SETTLED_S), seconds // 2), "_late": (seconds // 2, seconds)}
+    found = {}
+    for name, (first, last) in parts.items():
+        if megabytes := sum(series["bytes"][first:last]) / 1e6:
+            found[f"retransmissions_per_mb{name}"] = sum(series["retransmissions"][first:last]) / megabytes
+    return found
 
 
 def of_iperf3(directory: Path) -> Result:
@@ -145,9 +162,3 @@ def _of_mix(run: Run) -> Result:
         measures[f"share {flow.flow_id}"] = flow.share
         measures[f"retransmission_rate {flow.flow_id}"] = flow.retransmission_rate
     return {"measures": measures, "series": {}}
-
-
-def known(measures: Mapping[str, Any], name: str) -> float | None:
-    """Return a measure that a run has, None otherwise."""
-    value = measures.get(name)
-    return None if value is None else float(value)

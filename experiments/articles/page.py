@@ -133,6 +133,7 @@ def filled(results: Sequence[Result], found: Sequence[Verdict], checks: Sequence
         ),
         "torture_spans": _spans(samples, "torture-published") or NOT_RUN,
         "torture_luck": _luck(samples, "torture-published"),
+        "constrained_rates": _rates(samples) or NOT_RUN,
         "constrained_early": _early(samples, "constrained-published") or NOT_RUN,
         "loopback_probes": _probes(samples, "loopback-published"),
         "clean_probes": _probes(samples, "clean-published"),
@@ -247,6 +248,19 @@ def _early(samples: Samples, trial: str) -> str:
     return ", ".join(parts)
 
 
+def _rates(samples: Samples) -> str:
+    """Return, for each form, how often each algorithm retransmits per megabyte."""
+    forms = []
+    for form, trial in forms_of("constrained").items():
+        parts = [
+            f"{variant} {interval(found)}"
+            for variant in trial_named(trial).variants
+            if (found := estimate(samples, [(trial, variant, "retransmissions_per_mb")])).value is not None
+        ]
+        forms += [f"{FORM_HEADS[form]} {', '.join(parts)}"] if parts else []
+    return "; ".join(forms)
+
+
 def _probes(samples: Samples, trial: str) -> str:
     """Return what the retransmissions over an unimpaired loopback device are."""
     totals = {
@@ -265,18 +279,17 @@ def _probes(samples: Samples, trial: str) -> str:
 
 
 def _learning(samples: Samples) -> str:
-    """Return how the published profile's rate of retransmissions moves once slow start is over."""
+    """Return how the published profile's retransmissions per megabyte move once slow start is over, and CUBIC's."""
     parts = []
     for form, trial in forms_of("constrained").items():
-        found = _settled(samples, trial, NDM[0])
-        if found.low is not None and found.high is not None:
-            moves = "falls" if found.high < 1 else "rises" if found.low > 1 else "does not change"
-            parts.append(f"{FORM_HEADS[form]} the rate {moves} ({interval(found)})")
-    return "; ".join(parts) or "it was not run"
+        ours, others = (_settled(samples, trial, variant) for variant in (NDM[0], "cubic"))
+        if ours.value is not None and others.value is not None:
+            parts.append(f"{FORM_HEADS[form]} {interval(ours)}, CUBIC {interval(others)}")
+    return "; ".join(parts) or "not run"
 
 
 def _settled(samples: Samples, trial: str, variant: str) -> Estimate:
-    return estimate(samples, [(trial, variant, f"retransmissions_per_s_{part}") for part in ("late", "settled")])
+    return estimate(samples, [(trial, variant, f"retransmissions_per_mb_{part}") for part in ("late", "settled")])
 
 
 def _learning_table(samples: Samples) -> str:
@@ -290,7 +303,7 @@ def _learning_table(samples: Samples) -> str:
         for form, trial in forms_of("constrained").items()
         for variant in trial_named(trial).variants
     ]
-    head = ["where", "algorithm", "last 10 s ÷ first 10 s", f"per second, 10 to 20 s ÷ {SETTLED_S:g} to 10 s"]
+    head = ["where", "algorithm", "last 10 s ÷ first 10 s", f"per megabyte, 10 to 20 s ÷ {SETTLED_S:g} to 10 s"]
     return table(head, rows)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.articles.carry_out import COMPLETE, CRASHED, MISSING
-from experiments.articles.measures import Result
+from experiments.articles.measures import Result, of_series
 from experiments.articles.trials import NDM, forms_of
 
 CLAIMS = Path(__file__).with_name("claims.json")
@@ -100,11 +100,11 @@ def articles() -> dict[str, Any]:
 
 
 def samples_of(results: Iterable[Result]) -> Samples:
-    """Return the measures of all runs that are complete."""
+    """Return the measures of all runs that are complete, and what their series say."""
     samples: Samples = {}
     for result in results:
         if result["status"] == COMPLETE:
-            for name, value in result["measures"].items():
+            for name, value in {**result["measures"], **of_series(result["series"])}.items():
                 if value is not None:
                     key = (result["trial"], result["variant"], name)
                     samples.setdefault(key, {})[result["seed"]] = float(value)

@@ -12,7 +12,7 @@ from experiments.articles import page, verdicts
 from experiments.articles.__main__ import app
 from experiments.articles.carry_out import Store, digest
 from experiments.articles.figures import published
-from experiments.articles.measures import of_iperf3, of_seconds
+from experiments.articles.measures import of_iperf3, of_seconds, of_series
 from experiments.articles.trials import TESTS, TRIALS, Job, Published, Trial, forms_of, jobs_of, trials_of
 from experiments.articles.verdicts import (
     NO_VERDICT,
@@ -96,16 +96,21 @@ def test_a_test_alone_and_all_of_them() -> None:
 # ---- what a run says
 
 
-def test_halves_and_rates_of_twenty_seconds() -> None:
+def test_halves_of_twenty_seconds() -> None:
     retransmissions = [40, 9, 8, 1, 2, 1, 2, 1, 0, 0, *[2, 0] * 5]
     found = of_seconds(retransmissions)
     assert found == {
         "retransmissions": 74,
         "retransmissions_early": 64,
         "retransmissions_late": 10,
-        "retransmissions_per_s_settled": 1.0,  # 7 in the seconds from 3 to 10
-        "retransmissions_per_s_late": 1.0,
     }
+    rates = of_series({"bytes": [500_000] * 20, "retransmissions": retransmissions})
+    assert rates == {
+        "retransmissions_per_mb": 7.4,
+        "retransmissions_per_mb_settled": 2.0,  # 7 in the seconds from 3 to 10
+        "retransmissions_per_mb_late": 2.0,
+    }
+    assert of_series({"bytes": [0] * 20, "retransmissions": retransmissions}) == {}
 
 
 @pytest.fixture
