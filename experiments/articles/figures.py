@@ -57,7 +57,8 @@ def published(test: str, measure: str) -> dict[str, float]:
 def spread_figure(test: str, results: Sequence[Result]) -> Drawn | None:
     """Draw every run's retransmissions and goodput, by form and algorithm."""
     samples = samples_of(results)
-    forms = {form: name for form, name in forms_of(test).items() if any(key[0] == name for key in samples)}
+    own = forms_of(test)
+    forms = {form: own[form] for form in FORM_WORDS if any(key[0] == own.get(form) for key in samples)}
     if not forms:
         return None
     figure = new_figure(1.3 + 1.9 * len(MEASURE_WORDS))
@@ -106,10 +107,14 @@ def _spread(axes: Axes, trial: str, measure: str, samples: Samples, marks: Mappi
 
 def _from_zero(axes: Axes, values: Sequence[float]) -> None:
     """Begin at 0, and take a logarithmic axis where values lie apart by more than a factor of 50."""
-    above = [value for value in values if value > 0]
-    if above and max(above) > 50 * min(above):
-        axes.set_xscale("symlog", linthresh=max(min(above), max(above) / 1e4))
-    axes.set_xlim(left=min(0.0, -0.03 * max(above, default=1.0)))
+    above = [value for value in values if value > 0] or [1.0]
+    if max(above) > 50 * min(above):
+        linear = max(min(above), max(above) / 1e4)
+        axes.set_xscale("symlog", linthresh=linear)
+        axes.set_xlim(left=-linear / 5)
+        axes.xaxis.set_major_formatter("{x:g}")
+    else:
+        axes.set_xlim(left=-0.03 * max(above))
 
 
 def learning_figure(results: Sequence[Result]) -> Drawn | None:

@@ -2,9 +2,9 @@
 
 One flow: ``goodput_mbit`` (what the receiver got), ``sent_mbit`` (what the sender's socket took), ``retransmissions``
 (segments), of them ``retransmissions_early`` and ``_late`` (first and second half), ``retransmission_rate`` (of the
-segments sent), ``cwnd_final_bytes``, ``cwnd_max_bytes``, ``silent_s`` (seconds in which the sender's socket took nothing,
-or, on a link, the receiver got nothing), ``dropped`` (packets, by the bottleneck or the loopback's qdiscs). Series have a
-value per second, entropy five; `of_series` makes measures of them.
+segments sent), ``cwnd_final_bytes``, ``cwnd_max_bytes``, ``silent_s`` (seconds in which the sender's socket took
+nothing, or, on a link, the receiver got nothing), ``dropped`` (packets, by the bottleneck or the loopback's qdiscs).
+Series have a value per second, entropy five; `of_series` makes measures of them.
 """
 
 from __future__ import annotations
