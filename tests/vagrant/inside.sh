@@ -33,7 +33,7 @@ step start_libvirt
 step vagrant --no-tty box add --force --name "$box" /root/box/debian.box
 step vagrant validate
 step vagrant --no-tty up
-step vagrant ssh -c 'uname -r; lsmod | grep -E "^(ndm_tcp|tcp_bbr|openvswitch) "; dkms status'
+step vagrant ssh -c 'uname -r; lsmod | grep -E "^(ndm_tcp|tcp_bbr|openvswitch) "; sudo dkms status'
 step vagrant ssh -c 'cd /vagrant && sudo python -m lab doctor'
 step vagrant ssh -c 'cd /vagrant && sudo python -m experiments.dumbbell --duration 20s'
 step vagrant destroy --force
