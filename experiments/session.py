@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -25,6 +25,9 @@ from lab.plan import make_plan
 from lab.record import Run
 from lab.scenario import Scenario
 from topologies.errors import FairbedError, UsageError
+
+J = TypeVar("J")
+R = TypeVar("R")
 
 RUNS = Path("runs")
 FIGURES = "figures"
@@ -108,18 +111,7 @@ class Session:
                 index, scenario, place = job
                 return index, execute(scenario, place, where, follow(scenario), cancelled)
 
-            with ThreadPoolExecutor(side_by_side) as pool:
-                futures = [pool.submit(one, job) for job in jobs]
-                try:
-                    # In slices: polars restarts system calls after Ctrl-C, so a longer wait would not see it.
-                    while waiting := wait(futures, CANCEL_S).not_done:
-                        for finished in set(futures) - waiting:
-                            finished.result()  # raises what went wrong
-                    done = dict(future.result() for future in futures)
-                except BaseException:
-                    cancelled.set()  # one failure, or Ctrl-C, ends them all
-                    pool.shutdown(cancel_futures=True)
-                    raise
+            done = dict(at_once(one, jobs, side_by_side, cancelled))
         return [done[index] for index in range(len(scenarios))]
 
     def _show(self, runs: Sequence[Run], figures: Sequence[Path], baselines: Sequence[Sequence[Run]]) -> None:
@@ -146,6 +138,22 @@ class Session:
         for path in figures:
             if path.suffix == ".png":
                 console.print(f"figure   {path} (and .svg)", soft_wrap=True)
+
+
+def at_once(work: Callable[[J], R], jobs: Sequence[J], count: int, cancelled: threading.Event) -> list[R]:
+    """Return what `work` makes of each job, so many side by side; one failure, or Ctrl-C, cancels them all."""
+    with ThreadPoolExecutor(count) as pool:
+        futures = [pool.submit(work, job) for job in jobs]
+        try:
+            # In slices: polars restarts system calls after Ctrl-C, so a longer wait would not see it.
+            while waiting := wait(futures, CANCEL_S).not_done:
+                for finished in set(futures) - waiting:
+                    finished.result()  # raises what went wrong
+            return [future.result() for future in futures]
+        except BaseException:
+            cancelled.set()
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def draw(run: Run) -> list[Path]:

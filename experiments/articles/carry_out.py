@@ -13,7 +13,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 from experiments.articles.measures import Result, of_iperf3, of_run
 from experiments.articles.trials import Footprint, Job, Link, Published
 from experiments.footprint import build_bench, run_bench, state_bytes
+from experiments.session import at_once
 from lab import provenance
 from lab.execute import CANCEL_S, Where, execute
 from lab.guest import GUEST, Guest
@@ -102,20 +102,12 @@ def carry_out(
     cancelled = threading.Event()
     commit = provenance.commit()
 
-    def one(job: Job) -> tuple[Job, Result]:
+    def one(job: Job) -> None:
         result = {**attempt(job, store.work(job), cancelled), "commit": commit}
         store.save(job, result)
-        return job, result
+        tell(job, result)
 
-    with ThreadPoolExecutor(side_by_side) as pool:
-        futures = [pool.submit(one, job) for job in waiting]
-        try:
-            for future in as_completed(futures):
-                tell(*future.result())
-        except BaseException:
-            cancelled.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+    at_once(one, waiting, side_by_side, cancelled)
 
 
 def attempt(job: Job, place: Path, cancelled: threading.Event) -> Result:
