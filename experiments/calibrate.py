@@ -19,6 +19,7 @@ import typer
 
 from controller.plan import write as write_controller_plan
 from experiments import options as opt
+from experiments.markdown import markdown_table
 from lab.commandline import run_app
 from lab.guest import GUEST, Guest
 from lab.kernels import checkout_job, compile_sources, lab_kernel
@@ -163,8 +164,7 @@ def _document(command: str, rows: Sequence[Sequence[str]], summary: str) -> str:
     from lab.overload import DATAGRAMS, FRAMES
 
     facts = provenance.facts()
-    lines = [HEADER, ["---:"] * len(HEADER), *rows]
-    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    table = markdown_table(HEADER, rows)
     return f"""# Links, measured against what was configured
 
 Made by `{command}` on {datetime.now(UTC):%Y-%m-%d}, commit `{str(facts["commit"])[:12]}`, in the lab kernel on the

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from experiments import options as opt
+from experiments.markdown import markdown_table
 from experiments.session import RUNS, Session
 from lab.commandline import run_app
 from lab.scenario import make_flows, make_scenario, parse_flows
@@ -204,8 +205,7 @@ def _plain(value: Interval | None) -> dict[str, Any] | None:
 
 
 def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return markdown_table(header, rows, words=1)
 
 
 def _print(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -36,6 +36,7 @@ from experiments.articles.verdicts import (
     estimate,
     samples_of,
 )
+from experiments.markdown import markdown_table
 from topologies.errors import UsageError
 
 TEMPLATE = Path(__file__).with_name("page.md")
@@ -108,9 +109,8 @@ def cell(verdict: Verdict | None) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
-    lines = [head, ["---"] * len(head), *([text.replace("|", "\\|") for text in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    """Return a table whose cells are text."""
+    return markdown_table(head, rows, words=len(head)).rstrip()
 
 
 # ---- what the page is filled with
