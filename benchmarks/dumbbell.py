@@ -1,7 +1,7 @@
 """How fast the main job is: ``python -m benchmarks.dumbbell``.
 
 Runs the main job and the same dumbbell in ns-3 in turn, several rounds, and prints medians: virtual seconds per
-second of wall time while flows run, the wall time of every phase, and the ratio to ns-3.
+second of wall time while flows run, the wall time of every phase, of a second set-up, and the ratio to ns-3.
 """
 
 from __future__ import annotations
@@ -56,6 +56,13 @@ def main_job(duration_s: float, place: Path) -> dict[str, float]:
     return phases | {"whole command": whole}
 
 
+def set_up_again() -> float:
+    """Return how long set-up takes where everything is set up, in s."""
+    before = os.times().elapsed
+    subprocess.run([CHECKOUT / "lab" / "setup.sh"], capture_output=True, check=True)
+    return os.times().elapsed - before
+
+
 def ns3(python: Path, duration_s: float) -> dict[str, Any]:
     """Run the dumbbell in ns-3, on one CPU as the guest is, and return its wall times in s and its goodputs."""
     argv = ["taskset", "-c", str(max(os.sched_getaffinity(0))), str(python), str(NS3_SCRIPT), str(duration_s)]
@@ -80,6 +87,7 @@ def benchmark(
     """Measure the main job, and ns-3 beside it."""
     python = ns3_python() if with_ns3 else None
     ours, theirs = [], []
+    again = statistics.median(set_up_again() for _ in range(rounds))
     with tempfile.TemporaryDirectory(prefix="fairbed-bench-") as place:
         for number in range(rounds):
             ours.append(main_job(duration, Path(place) / str(number)))
@@ -89,6 +97,7 @@ def benchmark(
     result = {
         "virtual_s_per_wall_s": duration / phases["flows"],
         "start_and_stop_s": sum(phases[name] for name in START_AND_STOP),
+        "set_up_again_s": again,
         "phases_s": phases,
         "ns3_run_s": statistics.median(theirs) if theirs else None,
         "ns3_run_over_ours": statistics.median(theirs) / phases["flows"] if theirs else None,
@@ -111,6 +120,7 @@ def show(result: dict[str, Any], duration_s: float, rounds: int) -> None:
         f"while flows run: {result['virtual_s_per_wall_s']:.1f} virtual s per s (telemetry and controller included)"
     )
     console.print(f"boot, start and stop together: {result['start_and_stop_s']:.2f} s")
+    console.print(f"set-up a second time: {result['set_up_again_s']:.2f} s")
     if result["ns3_run_s"] is None:
         console.print("ns-3: not compared")
     else:

@@ -15,7 +15,7 @@ set -euo pipefail
 
 checkout=$(cd "$(dirname "$0")/.." && pwd)
 system=/var/cache/fairbed
-packages=(mininet openvswitch-switch iperf3 iproute2 iputils-ping kmod python3-venv
+packages=(mininet openvswitch-switch iperf3 iproute2 iputils-ping kmod python3-venv debian-archive-keyring
           gcc libc6-dev make flex bison bc libelf-dev libssl-dev xz-utils)
 
 say() { printf 'fairbed setup: %s\n' "$*" >&2; }

@@ -8,8 +8,8 @@
 # CACHE/lab-KEY-KEY/   one finished lab: linux, init, seeded_random.so, patient_select.so, ndm_tcp.ko, checksums
 #
 # The keys cover the configuration and our own sources, so a changed input makes a new lab and an unchanged
-# one costs a fraction of a second. LINUX_SOURCE=FILE.tar.xz replaces the download (for systems that are not
-# Debian). FAIRBED_KERNEL_CONFIG="config config.debug" adds the memory and undefined-behaviour sanitizers: a lab of
+# one costs a fraction of a second. LINUX_SOURCE=FILE.tar.xz replaces the download (where there is no
+# apt). FAIRBED_KERNEL_CONFIG="config config.debug" adds the memory and undefined-behaviour sanitizers: a lab of
 # its own beside the usual one. Nothing here needs root.
 set -euo pipefail
 
@@ -17,13 +17,15 @@ here=$(cd "$(dirname "$0")" && pwd)
 cache=$(realpath -ms "${1:?usage: build.sh CACHE}")
 read -ra configs <<<"${FAIRBED_KERNEL_CONFIG:-config}"     # files here, merged in this order
 configs=("${configs[@]/#/$here/}")
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 minimum=6.16   # the first release with seccomp=on in user-mode Linux, which is faster than ptrace
 
 say() { printf '  %s\n' "$*" >&2; }
 die() { printf 'fairbed: %s\n' "$*" >&2; exit 1; }
 
-# The machine's own Debian mirror, asked for the suites where new kernels appear first, without
-# touching the machine's apt configuration or its package lists.
+# The machine's own Debian mirror, or where it has none (Ubuntu) Debian's, asked for the suites where new kernels
+# appear first, without touching the machine's apt configuration or its package lists. A mirror may lag: signed by
+# Debian is enough, the day does not matter.
 mirror() {
   grep -rhoE '(URIs: *|^deb (\[[^]]*\] )?)[a-z+]+://[^ ]+/debian/?( |$)' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null |
     grep -oE '[a-z+]+://[^ ]+' | head -n 1
@@ -31,13 +33,14 @@ mirror() {
 
 fetch_source() {
   local apt=$cache/source/apt uri suite name
-  uri=$(mirror); [ -n "$uri" ] || die "no Debian mirror found in /etc/apt; set LINUX_SOURCE=/path/to/linux-$minimum-or-newer.tar.xz"
+  uri=$(mirror || true); uri=${uri:-http://deb.debian.org/debian}
+  [ -r "$keyring" ] || die "Debian's keys are missing: apt-get install debian-archive-keyring, or set LINUX_SOURCE=/path/to/linux-$minimum-or-newer.tar.xz"
   mkdir -p "$apt/lists/partial" "$apt/archives/partial"
   for suite in stable-backports testing unstable; do
-    printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' "$uri" "$suite" >"$apt/sources.list"
+    printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$uri" "$suite" >"$apt/sources.list"
     local options=(-qq -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
                    -o Dir::State::Lists="$apt/lists" -o Dir::Cache="$apt" -o APT::Sandbox::User=
-                   -o Acquire::Languages=none -o Debug::NoLocking=1)
+                   -o Acquire::Languages=none -o Debug::NoLocking=1 -o Acquire::Check-Valid-Until=false)
     apt-get "${options[@]}" update >&2 || continue
     name=$(apt-cache "${options[@]/-qq/-q}" pkgnames linux-source- | grep -E '^linux-source-[0-9.]+$' | sort -V | tail -n 1)
     if [ -n "$name" ] && [ "$(printf '%s\n' "$minimum" "${name#linux-source-}" | sort -V | head -n 1)" = "$minimum" ]; then
@@ -105,7 +108,8 @@ configure() {
 build_kernel() {
   say "building the lab kernel: about 5 minutes on two cores, once"
   mkdir -p "$1/build"
-  [ -d "$1/src" ] || unpack "$(source_tarball)" "$1/src"
+  local archive
+  [ -d "$1/src" ] || { archive=$(source_tarball) || exit 1; unpack "$archive" "$1/src"; }
   [ -e "$1/configured" ] || { configure "$1/src" "$1/build"; touch "$1/configured"; }
   # The version string is stirred into the random generator: the same on every machine, or results would differ.
   export KBUILD_BUILD_TIMESTAMP='1970-01-01' KBUILD_BUILD_USER=fairbed KBUILD_BUILD_HOST=fairbed KBUILD_BUILD_VERSION=1

@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -33,15 +32,14 @@ def state(cache: Path) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.system
-def test_a_second_time_it_is_quick_and_changes_nothing() -> None:
+def test_a_second_time_it_changes_nothing() -> None:
+    """How long that takes, `make bench` says."""
     cache = Path(set_up(CHECKOUT, "--where").stdout.strip())
     before = state(cache)
-    began = time.monotonic()
     done = set_up(CHECKOUT, "--tests")
-    seconds = time.monotonic() - began
     assert done.returncode == 0, done.stderr
     assert state(cache) == before
-    assert seconds < 5
+    assert not any(word in done.stderr for word in ("installing", "making", "building"))
 
 
 def test_an_unknown_option_is_one_line() -> None:
@@ -122,3 +120,12 @@ def test_what_is_built_with_the_kernel_is_killed_and_taken_up(small_checkout: Pa
     lab = Path(done.stdout.strip().splitlines()[-1])
     subprocess.run(["sha256sum", "--quiet", "--check", "checksums"], cwd=lab, check=True)
     assert not list(lab.parent.glob("*.part"))
+
+
+def test_a_kernel_source_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    build = [str(CHECKOUT / "kernel/uml/build.sh"), str(tmp_path / "kernel")]
+    environment = os.environ | {"LINUX_SOURCE": str(tmp_path / "linux-none.tar.xz")}
+    done = subprocess.run(build, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    said = [line for line in done.stderr.splitlines() if not line.startswith("  building")]
+    assert said == [f"fairbed: LINUX_SOURCE={tmp_path}/linux-none.tar.xz can't be read"]

@@ -101,7 +101,9 @@ def test_the_unconstrained_loopback_on_the_real_clock(tmp_path: Path) -> None:
     assert {each["status"] for each in found.values()} == {"complete"}
     series = found["ndm_tcp"]["series"]
     windows = [0, *series["cwnd_bytes"]]
-    grown = [(after - before) / sent for before, after, sent in zip(windows, windows[1:], series["bytes"], strict=False)]
+    grown = [
+        (after - before) / sent for before, after, sent in zip(windows, windows[1:], series["bytes"], strict=False)
+    ]
     assert all(1 / 3 < each < 1.05 for each in grown), grown
     assert found["reno"]["measures"]["cwnd_per_sent_byte"] < 0.05
     setting = trial_named("loopback-published").setting
