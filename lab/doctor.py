@@ -31,6 +31,9 @@ LAB_MEMORY_MB = 1024
 LAB_MACHINES = ("x86_64",)
 """What user-mode Linux runs on."""
 
+PROVIDERS = ("VBoxManage", "vmrun")
+"""The programs of VirtualBox and VMware; libvirt is known by its plugin."""
+
 VIRTUALISATION = Path("/dev/kvm")
 LIBVIRT = Path("/usr/share/vagrant-plugins/plugins.d/vagrant-libvirt.json")
 """What Debian's package of the plugin installs."""
@@ -106,8 +109,8 @@ def cache_directory() -> Path:
 def vagrant_lacks() -> list[Lack]:
     """Return what ``vagrant up`` lacks here."""
     found = [] if shutil.which("vagrant") else [Lack("vagrant", _package("vagrant"))]
-    if not (shutil.which("VBoxManage") or LIBVIRT.exists()):
-        found.append(Lack("a provider: VirtualBox, or libvirt", _package("vagrant-libvirt")))
+    if not (any(map(shutil.which, PROVIDERS)) or LIBVIRT.exists()):
+        found.append(Lack("a provider: VirtualBox, VMware, or libvirt", _package("vagrant-libvirt")))
     if sys.platform == "linux" and not _opens(VIRTUALISATION):
         found.append(Lack(f"hardware virtualisation ({VIRTUALISATION})", "switch it on in the machine's firmware"))
     return found
@@ -151,7 +154,7 @@ def _advice(found: Sequence[Way]) -> str:
     if ready[0] == "vagrant":
         return "Next: vagrant up"
     sudo = "sudo " if ready[0] == "host" and os.geteuid() else ""
-    return f"Next: {sudo}.venv/bin/python -m experiments.dumbbell"
+    return f"Next: {sudo}{environment.python()} -m experiments.dumbbell"
 
 
 def as_data(found: Sequence[Way]) -> dict[str, Any]:

@@ -17,6 +17,14 @@ PACKAGES = (
 OLDEST_PYTHON = (3, 11)
 CHECKOUT = Path(__file__).resolve().parent.parent
 SETUP = "lab/setup.sh"
+VENV = CHECKOUT / ".venv"
+IN_VM = Path("/usr/local/bin/python")
+"""Fairbed's interpreter in a virtual machine of ours, where the checkout's .venv is the outside's."""
+
+
+def python() -> str:
+    """Return what to type, in the checkout, for this environment's interpreter."""
+    return "python" if IN_VM.exists() and not (VENV / "bin" / "python").exists() else ".venv/bin/python"
 
 
 def lacks() -> list[Lack]:
@@ -30,11 +38,10 @@ def lacks() -> list[Lack]:
 
 def _remedy() -> str:
     """Return how to come to the environment: it may be there, unused, or damaged, in which case it is made anew."""
-    environment = CHECKOUT / ".venv"
-    if not environment.exists():
+    if not VENV.exists():
         return SETUP
-    if Path(sys.prefix).resolve() == environment.resolve():
-        return f"rm {environment.resolve()}/complete; {SETUP}"
+    if Path(sys.prefix).resolve() == VENV.resolve():
+        return f"rm {VENV.resolve()}/complete; {SETUP}"
     return "source .venv/bin/activate"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lab.cca import TWINS, kernel_name, registered
 from lab.claim import vswitchd_runs
+from lab.environment import python
 from lab.lack import Lack
 
 PROGRAMS = {
@@ -41,7 +42,7 @@ def missing(ccas: Iterable[str]) -> list[Lack]:
 
 def _algorithm(cca: str) -> Lack:
     what = f"the algorithm {cca}"
-    return Lack(what, f"{as_root('.venv/bin/python')} -m lab cca load") if cca in TWINS else _of_kernel(what)
+    return Lack(what, f"{as_root(python())} -m lab cca load") if cca in TWINS else _of_kernel(what)
 
 
 def _of_kernel(what: str) -> Lack:

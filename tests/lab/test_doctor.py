@@ -95,6 +95,21 @@ def test_a_damaged_package_is_said_plainly(tmp_path: Path) -> None:
     assert "has a damaged package: No module named 'polars.nothing' (rm " in done.stderr
 
 
+def test_the_interpreter_is_python_in_a_virtual_machine_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There .venv leads to the outside's cache, which is not in it."""
+    (tmp_path / ".venv").symlink_to(tmp_path / "outside")
+    monkeypatch.setattr(environment, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(environment, "IN_VM", tmp_path / "python")
+    assert environment.python() == ".venv/bin/python"
+    (tmp_path / "python").touch()
+    assert environment.python() == "python"
+    (tmp_path / "outside" / "bin").mkdir(parents=True)
+    (tmp_path / "outside" / "bin" / "python").touch()
+    assert environment.python() == ".venv/bin/python"
+
+
 def test_an_old_python_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.version_info", (3, 10, 12))
     assert environment.lacks()[0].what == "Python 3.11 or newer: this is 3.10"
