@@ -43,9 +43,13 @@ SYSCTLS = {
 }
 """What a run needs of the whole machine at least; put back at its end."""
 
-MODULES = ("sch_netem", "sch_htb", "sch_ingress", "cls_matchall", "act_mirred", "tcp_diag", "inet_diag")
+MODULES = (
+    *("sch_netem", "sch_htb", "sch_ingress", "cls_matchall", "act_mirred", "tcp_diag", "inet_diag"),
+    "nfnetlink_cttimeout",  # Open vSwitch's daemon asks for it with its first bridge
+)
 """What the kernel loads by itself for every run, those that use others first. Each counts its users, so that none that
-is in use can go; veth does not, and would take everyone's pairs along: it stays."""
+is in use can go; veth does not, and would take everyone's pairs along: it stays. So does nfnetlink, which the daemon of
+Open vSwitch uses from its first bridge on."""
 
 DATAPATH = "ovs-system"
 """The kernel's part of all bridges; the daemon makes it with the first and deletes it with the last."""

@@ -288,7 +288,8 @@ int main(void)
 	if (!realpath("/proc/self/cwd/job", job))
 		fail("find", "the job");
 	make_root();
-	sethostname("fairbed", 7);
+	if (sethostname("fairbed", 7))
+		fail("set", "the host's name");
 	use_guest_job();
 	credit_entropy();
 	loopback_up();

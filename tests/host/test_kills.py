@@ -101,3 +101,29 @@ def test_switches_that_die_while_bridges_are_made_hold_nothing_up(
     assert "Open vSwitch's daemon, ovs-vswitchd, ended during the run" in errors
     switches_on()
     assert differences(as_it_was, snapshot(tmp_path.parent)) == {}
+
+
+@pytest.mark.slow
+def test_what_the_kernel_loaded_for_a_killed_run_is_unloaded(start: Start, command: Command, tmp_path: Path) -> None:
+    """On a distribution's kernel (`make test-stock`); the lab kernel has all but NDM-TCP built in."""
+    if Path("/sys/module/sch_netem").exists():
+        pytest.skip("netem is built into this kernel, or loaded already")
+    before = snapshot(tmp_path)
+    experiment = start(tmp_path / "run")
+    wait_for(lambda: find("traffic", experiment.pid) or experiment.poll() is not None)
+    assert experiment.poll() is None, experiment.communicate()[1]
+    runner = find("runner", experiment.pid)
+    assert runner is not None
+    loaded = set(snapshot(tmp_path)["modules"]) - set(before["modules"])
+    for pid in (experiment.pid, runner):
+        os.kill(pid, signal.SIGKILL)
+    ended(experiment)
+    done = command("lab", "clean")
+    print(f"loaded for the run: {', '.join(sorted(loaded))}; clean: {done.stdout}")
+    assert done.status == 0, done.stderr
+    assert "sch_netem" in loaded
+    left = differences(before, snapshot(tmp_path))
+    held = left.pop("modules", {"gone": [], "come": []})
+    assert held in ({"gone": [], "come": []}, {"gone": [], "come": ['"nfnetlink"']})  # the daemon's, by its socket
+    assert {f"removed module {name}" for name in loaded - {"nfnetlink"}} <= set(done.stdout.split("\n"))
+    assert left == {}

@@ -27,10 +27,10 @@ SHARE_SLACK = 0.02
 RELEASES = sorted(image.name.removeprefix("vmlinuz-") for image in Path("/boot").glob("vmlinuz-*"))
 
 
-def boot(release: str, *command: str) -> tuple[int, str]:
+def boot(release: str, *command: str, **settings: str) -> tuple[int, str]:
     """Return the exit status and the output of a command on that kernel."""
     argv = [str(STOCK / "boot.sh"), release, *command]
-    environment = os.environ | {"STEADY": "2"}  # figures do not depend on how busy this machine is
+    environment = os.environ | {"STEADY": "2"} | settings  # figures do not depend on how busy this machine is
     done = subprocess.run(
         argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
@@ -111,6 +111,20 @@ def test_the_dumbbell_agrees_with_the_lab_kernels(release: str | None, tmp_path:
     compared = [(row, difference) for row, difference in found if slack[row]]
     assert len(compared) == len(CCAS) + 3  # and the delay's percentiles
     assert [row.label for row, difference in compared if not overlap(difference, slack[row])] == []
+
+
+@pytest.mark.parametrize("release", RELEASES or [None], ids=str)
+def test_a_killed_run_leaves_no_module_loaded(release: str | None, tmp_path: Path) -> None:
+    """And nothing else: this kernel plays the host (tests/host/test_kills.py), and has netem as a module."""
+    release = require(release)
+    build = ["make", "-s", "-C", str(CORE), f"KDIR=/lib/modules/{release}/build", f"BUILD={tmp_path}"]
+    subprocess.run(build, check=True, capture_output=True)
+    inside = [str(STOCK / "host.sh"), str(tmp_path / "ndm_tcp.ko"), sys.executable]
+    tests = ["-s", "-m", "system", "-k", "unloaded", "tests/host/test_kills.py"]
+    status, said = boot(release, *inside, *tests, STEADY="0", MEMORY="2G")
+    print(said)
+    assert status == 0, said
+    assert "1 passed, " in said
 
 
 def figures(line: str) -> tuple[str, dict[str, float]]:
