@@ -15,6 +15,8 @@ from analysis.series import RunSeries
 pytestmark = pytest.mark.system
 
 WITHIN = 0.01
+BLOCK = 128 << 10
+"""What iperf3 reads at once, in bytes, and counts when it is whole (iperf3(1), -l)."""
 
 
 def dumbbell(out: Path, *options: str) -> Run:
@@ -33,7 +35,7 @@ def iperf3_bytes(run: Run, flow_id: str) -> tuple[float, float, int]:
 
 
 def test_iperf3_agrees(tmp_path: Path) -> None:
-    """Goodputs and Jain's index within 1 % of what iperf3's servers wrote about the same 28 seconds.
+    """Goodputs and Jain's index within 1 %, or a block, of what iperf3's servers wrote about the same 28 seconds.
 
     iperf3's clock starts with the data connection, whose first sample tells when that was.
     """
@@ -47,7 +49,7 @@ def test_iperf3_agrees(tmp_path: Path) -> None:
         assert goodput is not None
         ours.append(goodput)
     print("ours", ours, "iperf3's", theirs)
-    assert ours == pytest.approx(theirs, rel=WITHIN)
+    assert ours == pytest.approx(theirs, rel=WITHIN, abs=BLOCK * 8e-6 / 28)
     assert jain(ours) == pytest.approx(jain(theirs), rel=WITHIN)
 
 

@@ -98,17 +98,17 @@ with socket.socket() as held:
 LAB_SCRIPT = """
 PATH=$PATH:/sbin:/usr/sbin
 names() {{ tr ' ' '\n' </proc/sys/net/ipv4/tcp_available_congestion_control | grep ndm | sort | tr '\n' ' '; }}
-cp {module} ndm_tcp.ko
-echo "load: $(BUILD=$PWD {ndm} load | head -n 1)"
-echo "in use: $({python} in_use.py); $(names)"
-echo "unload: $({ndm} unload) $(names)"
+cp "{module}" ndm_tcp.ko
+echo "load: $(BUILD=$PWD "{ndm}" load | head -n 1)"
+echo "in use: $("{python}" in_use.py); $(names)"
+echo "unload: $("{ndm}" unload) $(names)"
 insmod namesake/namesake.ko
-echo "taken: $(BUILD=$PWD {ndm} load 2>&1 | tail -n 1); $(names)"
-insmod {module} 2>/dev/null && echo "insmod took it"
+echo "taken: $(BUILD=$PWD "{ndm}" load 2>&1 | tail -n 1); $(names)"
+insmod "{module}" 2>/dev/null && echo "insmod took it"
 echo "half: $(names)"
 echo "reason: $(dmesg --color=never | grep -o "ndm_tcp: ndm2 can't.*")"
 rmmod namesake
-echo "again: $(BUILD=$PWD {ndm} load >/dev/null 2>&1; names)"
+echo "again: $(BUILD=$PWD "{ndm}" load >/dev/null 2>&1; names)"
 """
 
 

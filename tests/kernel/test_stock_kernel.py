@@ -74,7 +74,11 @@ def test_module_on_a_stock_kernel(release: str | None, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("release", RELEASES or [None], ids=str)
 def test_module_and_bpf_program_on_one_kernel(release: str | None, tmp_path: Path) -> None:
-    """The same 30 s over 20 Mbit/s, 40 ms, one BDP of buffer, nothing random: the same figures from both."""
+    """The same 30 s over 20 Mbit/s, 40 ms, one BDP of buffer, nothing random but timing: the same figures from both.
+
+    A timer's phase decides when slow start overshoots: each of the two gets 19.04 or, now and then, 18.83 Mbit/s. That
+    they compute the same is tested ACK by ACK (test_twins.py).
+    """
     release = require(release)
     if not Path("/sys/kernel/btf/vmlinux").exists() or not all(map(shutil.which, ("clang", "bpftool", "llvm-strip"))):
         pytest.skip("building the BPF program needs BTF of some kernel, clang, llvm and bpftool")
@@ -87,8 +91,8 @@ def test_module_and_bpf_program_on_one_kernel(release: str | None, tmp_path: Pat
     for name, twin in (("ndm2", "bpf_ndm2"), ("ndm_tcp", "bpf_ndm")):
         print(f"{release} {name}: {found[name]}, {twin}: {found[twin]}")
         assert found[name]["goodput_mbit"] > 18
-        assert found[twin]["goodput_mbit"] == pytest.approx(found[name]["goodput_mbit"], rel=0.01)
-        assert found[twin]["mean_cwnd"] == pytest.approx(found[name]["mean_cwnd"], rel=0.02)
+        assert found[twin]["goodput_mbit"] == pytest.approx(found[name]["goodput_mbit"], rel=0.02)
+        assert found[twin]["mean_cwnd"] == pytest.approx(found[name]["mean_cwnd"], rel=0.1)
         assert found[twin]["retransmits"] == pytest.approx(found[name]["retransmits"], rel=0.1, abs=2)
 
 

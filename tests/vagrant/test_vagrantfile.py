@@ -2,10 +2,13 @@
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.skipif(not shutil.which("vagrant"), reason="vagrant is not installed")
 
 VAGRANTFILE = Path(__file__).parents[2] / "Vagrantfile"
 
