@@ -218,6 +218,7 @@ def document(comparison: Comparison, lab: Sequence[Run], stock: Sequence[Run], c
     found = list(rows(comparison))
     agree = sum(overlap(difference) for _, difference in found)
     near = sum(overlap(difference, row.resolution) for row, difference in found) - agree
+    closeness = f"; {near} more, of delays, come within one packet's time ({PACKET_MS:.1f} ms)" if near else ""
     apart = sum(not _has_zero(difference.difference) for _, difference in found)
     kernels = [run.info["environment"]["kernel"] for run in (lab[0], stock[0])]
     verdicts = ", ".join(sorted({run.verdict["status"] for run in (*lab, *stock)}))
@@ -227,7 +228,7 @@ def document(comparison: Comparison, lab: Sequence[Run], stock: Sequence[Run], c
     return f"""# The lab kernel and a stock kernel, side by side
 
 Made by `{command}` on {datetime.now(UTC):%Y-%m-%d}, commit `{str(provenance.commit())[:12]}`. **{agree} of {len(found)}
-pairs of intervals overlap**; {near} more, of delays, come within one packet's time ({PACKET_MS:.1f} ms).
+pairs of intervals overlap**{closeness}.
 Verdicts of all runs: {verdicts}.
 
 | | lab kernel | stock kernel |
