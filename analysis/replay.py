@@ -23,7 +23,7 @@ def replay(run: Run, directory: str | Path | None = None) -> tuple[Run, str | No
     Raises
     ------
     RecordError
-        When the run recorded no scenario.
+        When the run recorded no scenario, or ran on a kernel that is not started for one run.
     FairbedError
         When the new run fails, as any run.
     """
@@ -33,6 +33,10 @@ def replay(run: Run, directory: str | Path | None = None) -> tuple[Run, str | No
     if not run.scenario:
         raise RecordError(f"{run.path} recorded no scenario, so it cannot be run again")
     facts = run.info.get("environment") or {}
+    if facts.get("kernel_kind") == "stock":
+        raise RecordError(
+            f"{run.path} ran on a stock kernel, one of many in a boot: python -m experiments.stock runs them"
+        )
     where = Where(
         kernel=facts.get("kernel_kind", "auto"), clock=facts.get("clock"), framework=facts.get("framework", "ryu")
     )

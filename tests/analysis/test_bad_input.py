@@ -77,6 +77,14 @@ def test_a_run_that_crashed_before_anything(tmp_path: Path, capsys: Capture) -> 
     assert "recorded no scenario" in complaint(replay, capsys)
 
 
+def test_a_run_of_a_stock_kernel_is_not_replayed(tmp_path: Path, capsys: Capture) -> None:
+    run = Run.create(tmp_path / "stock")
+    run.write_info(
+        {"outcome": {"status": "complete"}, "scenario": {"seed": 1}, "environment": {"kernel_kind": "stock"}}
+    )
+    assert "python -m experiments.stock" in complaint(["replay", str(run.path)], capsys)
+
+
 def test_an_empty_flow(make_run: MakeRun) -> None:
     """A flow that was never seen: its values are None with a reason, and fairness isn't that of the others."""
     run = make_run(FLOWS, name="gap")
